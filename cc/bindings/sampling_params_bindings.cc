@@ -33,7 +33,16 @@ void BindSamplingParams(nb::module_& m) {
       .def_ro("token_id", &TokenLogprobs::token_id)
       .def_ro("logprob", &TokenLogprobs::logprob)
       .def_ro("rank", &TokenLogprobs::rank)
-      .def_ro("top", &TokenLogprobs::top);
+      .def_ro("top", &TokenLogprobs::top)
+      .def("__repr__",
+           [](const TokenLogprobs& self) {
+             return nb::str("TokenLogprobs(token_id={}, logprob={}, rank={}, top={})")
+                 .format(self.token_id, self.logprob, self.rank, self.top);
+           })
+      .def("__getstate__", &Wire<TokenLogprobs>::Take)
+      .def("__setstate__", [](TokenLogprobs& self, LogprobsParts parts) {
+        new (&self) TokenLogprobs(Wire<TokenLogprobs>::Make(std::move(parts)));
+      });
 }
 
 }  // namespace pagemill::bindings

@@ -242,6 +242,12 @@ def test_adapters_that_do_not_fit_are_refused_with_a_reason(tmp_path: Path) -> N
         (norm, {}, "changes layers that this model cannot adapt: 'model.norm'"),
         (ids, {}, "is a linear layer in this model"),
         (good | ids, {}, "lacks lora_A or lora_B"),
+        (good | {f"{prefix}.lora_A.x.weight": a.clone()}, {}, "lora_A.* twice"),
+        (
+            {f"{prefix}.lora_A.x.weight": a, f"{prefix}.lora_B.y.weight": b},
+            {},
+            "several adapters, 'x', 'y': save each",
+        ),
         (good | other, {}, "embed_tokens that is not this model's"),
     ]
     with served.model.engine(enable_lora=True) as core:

@@ -11,6 +11,7 @@ import pytest
 import torch
 from pagemill.engine.outputs import EngineError
 from peft import LoraConfig, PeftModel, get_peft_model
+from safetensors.torch import save_file
 
 from tests.adapters.engine_adapters import adapters_of
 from tests.adapters.random_adapter import write_adapter
@@ -88,6 +89,19 @@ def test_embeddings_and_heads(
 ) -> None:
     model = Model(tmp_path / "model", make(family, tmp_path / "model", changes=changes))
     check(model, peft_model(model, tmp_path, **config), tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_names_of_a_models_own_state(tmp_path: Path) -> None:
+    model = Model(tmp_path / "model", make("llama", tmp_path / "model"))
+    changed = ["embed_tokens", "q_proj", "down_proj"]
+    reference = peft_model(model, tmp_path, target_modules=changed, use_dora=True)
+    state = reference.state_dict()
+    for adapter in ADAPTERS:
+        own = {name: value.contiguous() for name, value in state.items() if adapter in name}
+        assert any(name.endswith(f".lora_A.{adapter}.weight") for name in own)
+        save_file(own, tmp_path / adapter / "adapter_model.safetensors")
+    check(model, reference, tmp_path)
 
 
 _EXPERTS = ["experts.gate_up_proj", "experts.down_proj"]

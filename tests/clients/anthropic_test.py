@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -162,3 +163,30 @@ def test_models_and_errors(client: anthropic.Anthropic) -> None:
     assert [model.display_name for model in client.models.list()] == [NAME]
     model = client.models.retrieve(NAME)
     assert model.id == NAME and model.created_at.tzinfo is not None
+
+
+def test_batches(client: anthropic.Anthropic) -> None:
+    params = {"model": NAME, "max_tokens": 4, "messages": ASK_FRANCE}
+    requests: list[Any] = [{"custom_id": f"r{i}", "params": params} for i in range(3)]
+    requests.append({"custom_id": "absent", "params": {**params, "model": "absent"}})
+    batches = client.messages.batches
+    batch = batches.create(requests=requests)
+    assert (batch.processing_status, batch.request_counts.processing) == ("in_progress", 4)
+    deadline = time.monotonic() + 60
+    while (batch := batches.retrieve(batch.id)).processing_status != "ended":
+        assert time.monotonic() < deadline, batch
+        time.sleep(0.1)
+    assert (batch.request_counts.succeeded, batch.request_counts.errored) == (3, 1)
+    assert batch.ended_at is not None and batch.ended_at >= batch.created_at
+    found = {each.custom_id: each.result for each in batches.results(batch.id)}
+    assert sorted(found) == ["absent", "r0", "r1", "r2"]
+    for i in range(3):
+        result = found[f"r{i}"]
+        assert result.type == "succeeded" and result.message.usage.output_tokens == 4
+    refused = found["absent"]
+    assert refused.type == "errored" and refused.error.error.type == "not_found_error"
+    assert [each.id for each in batches.list(limit=1)] == [batch.id]
+    assert batches.cancel(batch.id).processing_status == "ended"
+    assert batches.delete(batch.id).id == batch.id
+    with pytest.raises(anthropic.NotFoundError, match="there is no batch"):
+        batches.retrieve(batch.id)

@@ -15,8 +15,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """The server; after the last test it must be idle."""
     if not SMOLLM2:
         pytest.skip(SMOLLM2_REASON)
-    options = ("--max-model-len", "2048")
-    with serve(SMOLLM2, tmp_path_factory.mktemp("server"), options) as running:
+    folder = tmp_path_factory.mktemp("server")
+    options = ("--max-model-len", "2048", "--batch-dir", str(folder / "batches"))
+    with serve(SMOLLM2, folder, options) as running:
         yield running
         running.wait_until_idle()
 

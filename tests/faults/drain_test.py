@@ -1,10 +1,13 @@
-"""SIGTERM: running requests finish, new ones are refused, and the process exits with 0."""
+"""Signals: running requests finish, new ones are refused, and the process exits with 0."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -65,7 +68,7 @@ def test_what_does_not_finish_in_time_is_told(tmp_path: Path) -> None:
 
 
 def test_an_idle_server_exits_at_once(tmp_path: Path) -> None:
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         # Far less than the time that requests may take.
         with serve(SMOLLM2, tmp_path, ["--shutdown-timeout", "600"]) as server:
             server.process.send_signal(number)
@@ -92,3 +95,39 @@ def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
                 rest.append(line)
         assert not any('"length"' in line for line in rest), "it was waited for"
         assert server.process.wait(60) == 0
+
+
+@pytest.mark.parametrize("options", [(), ("--isolate-engine",)], ids=["alone", "isolated"])
+def test_a_server_that_is_loading_leaves_nothing(tmp_path: Path, options: tuple[str, ...]) -> None:
+    log = tmp_path / "log"
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    command = [sys.executable, "-m", "pagemill.cli", "serve", SMOLLM2, "--port", "0", *options]
+    with log.open("w") as out:
+        process = subprocess.Popen(
+            command, stderr=out, stdout=out, env={**os.environ, "TMPDIR": str(folder)}
+        )
+    try:
+        deadline = time.monotonic() + 60
+        while not list(folder.iterdir()):  # of stored responses
+            assert process.poll() is None and time.monotonic() < deadline, log.read_text()
+            time.sleep(0.002)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0, log.read_text()
+    finally:
+        process.kill()
+        process.wait()
+    assert "Traceback" not in log.read_text()
+    assert not list(folder.iterdir())
+
+
+def test_nohup(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # which the server inherits
+    try:
+        with serve(SMOLLM2, tmp_path) as server:
+            server.process.send_signal(signal.SIGHUP)
+            time.sleep(0.5)
+            assert httpx.get(f"{server.base_url}/ready", timeout=60).status_code == 200
+            assert server.stop() == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)

@@ -26,6 +26,8 @@ def test_it_has_the_extension_and_no_libraries_of_others(wheel: pathlib.Path) ->
     assert "pagemill/_native/_core.so" in names
     assert [name for name in names if ".so" in name] == ["pagemill/_native/_core.so"]
     assert not [name for name in names if name.endswith("_test.py")]
+    # Type checkers of users read its annotations.
+    assert {"pagemill/py.typed", "pagemill/_native/_core.pyi"} <= set(names)
 
 
 def test_it_has_the_licences_of_what_is_compiled_into_it(wheel: pathlib.Path) -> None:

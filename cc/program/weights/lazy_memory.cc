@@ -14,7 +14,8 @@ StatusOr<LazyMemory> LazyMemory::Allocate(int64_t bytes, const char* purpose,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (data == MAP_FAILED) {
     return ResourceExhausted("cannot reserve " + std::to_string(bytes) + " bytes for " + purpose +
-                             "; lower num_blocks or max_num_tokens");
+                             "; raise the limit of the process's memory (ulimit -v), or give the"
+                             " KV cache less");
   }
 #ifdef MADV_HUGEPAGE
   // Advice: if the kernel has no huge pages, small ones serve.

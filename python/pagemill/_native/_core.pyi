@@ -685,6 +685,9 @@ class TokenLogprobs:
     @property
     def top(self) -> list[tuple[int, float]]:
         """The most likely first, or `SamplingParams.logprob_token_ids`."""
+    def __getstate__(self) -> tuple[int, float, int, list[tuple[int, float]]]:
+        """For copies and `pickle`."""
+    def __setstate__(self, state: tuple[int, float, int, list[tuple[int, float]]]) -> None: ...
 
 class MediaItem:
     """`num_tokens` tokens from `first_token` on that stand for `features` [rows, channels]:

@@ -25,6 +25,11 @@ def parser() -> FlagParser:
 def run(parser: FlagParser, args: Namespace) -> int:
     """Routes until a signal stops it."""
     config = parser.read(RouteConfig, args)
-    from pagemill.router.serve import run as run_router
+    from pagemill.server.stop_signals import until_stopped
 
-    return run_router(config)
+    def serve() -> int:
+        from pagemill.router.serve import run as run_router
+
+        return run_router(config)
+
+    return until_stopped(serve)

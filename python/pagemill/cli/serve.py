@@ -38,6 +38,13 @@ def run(parser: FlagParser, args: Namespace) -> int:
     config = parser.read(ServeConfig, args)
     if config.engine.nodes.node_rank:
         return _follow(config)
+    from pagemill.server.stop_signals import until_stopped
+
+    return until_stopped(lambda: _serve(config))
+
+
+def _serve(config: ServeConfig) -> int:
+    """Serves HTTP, or engines of a server that is elsewhere."""
     if config.server.data_parallel.headless:
         from pagemill.server.processes.headless import run_engines
 

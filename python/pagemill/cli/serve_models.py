@@ -23,6 +23,11 @@ def parser() -> FlagParser:
 def run(parser: FlagParser, args: Namespace) -> int:
     """Serves until a signal stops it."""
     config = parser.read(ServeModelsConfig, args)
-    from pagemill.model_host.serve import run as run_host
+    from pagemill.server.stop_signals import until_stopped
 
-    return run_host(config)
+    def serve() -> int:
+        from pagemill.model_host.serve import run as run_host
+
+        return run_host(config)
+
+    return until_stopped(serve)

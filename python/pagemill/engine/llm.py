@@ -49,10 +49,11 @@ from pagemill.engine.offline_prompts import (
     PromptMedia,
     Text,
 )
+from pagemill.engine.offline_sampling import Sampling, one_sampling, sampling_of_each
 from pagemill.engine.output_functions import OutputFunctions
 from pagemill.engine.outputs import EngineError
 from pagemill.engine.progress_bar import ProgressBar
-from pagemill.engine.sampling import SamplingParams, sampling_params
+from pagemill.engine.sampling import SamplingParams
 from pagemill.engine.text_batch import Output, TextBatch, TextModel
 from pagemill.engine.token_matcher import TokenMatcherFactory
 from pagemill.engine.turns import StreamingInput, TurnRequest, run_turns, run_turns_async
@@ -198,7 +199,7 @@ class LLM(OfflineControl, OfflinePooling):
     def generate(
         self,
         prompts: Prompt | Sequence[Prompt],
-        sampling: SamplingParams | None = None,
+        sampling: Sampling | None = None,
         *,
         images: Sequence[Sequence[ImageSource]] | None = None,
         audios: Sequence[Sequence[AudioSource]] | None = None,
@@ -215,7 +216,8 @@ class LLM(OfflineControl, OfflinePooling):
 
         Args:
             prompts: a text, token ids, or embeddings (`Prompt`), or a list of them.
-            sampling: how to sample; `max_tokens` is 16 unless it says otherwise.
+            sampling: how to sample, or a list with that of each prompt; `max_tokens` is 16 unless
+                it says otherwise.
             fields: fields of `SamplingParams`, in place of `sampling`.
             images: those of each prompt: paths of files, URLs, images that Pillow has opened, or
                 arrays for the encoder (`ImageInput`), pixels [3, height, width] normalized as the
@@ -240,7 +242,7 @@ class LLM(OfflineControl, OfflinePooling):
         """
         media: PromptMedia = {"image": images, "audio": audios, "video": videos}
         rendered = self._prompts.place(prompts, media, mm_processor_kwargs)
-        stated = _stated(sampling, fields)
+        stated = sampling_of_each(sampling, fields, len(rendered))
         limit = _DEFAULT_COMPLETION_TOKENS
         functions = OutputFunctions(token_matcher, logits_processor)
         batch = TextBatch(self._model, rendered, stated, limit, functions, grammar, adapter)
@@ -249,7 +251,7 @@ class LLM(OfflineControl, OfflinePooling):
     def chat(
         self,
         messages: Sequence[Message] | Sequence[Sequence[Message]],
-        sampling: SamplingParams | None = None,
+        sampling: Sampling | None = None,
         *,
         tools: Sequence[Mapping[str, Any]] | None = None,
         chat_template_kwargs: Mapping[str, Any] | None = None,
@@ -288,7 +290,7 @@ class LLM(OfflineControl, OfflinePooling):
             for conversation in conversations
         ]
         limit = self._loaded.defaults.max_tokens
-        stated = _stated(sampling, fields)
+        stated = sampling_of_each(sampling, fields, len(prompts))
         functions = OutputFunctions(token_matcher, logits_processor)
         batch = TextBatch(self._model, prompts, stated, limit, functions, grammar, adapter)
         return _finished(batch, progress)
@@ -296,7 +298,7 @@ class LLM(OfflineControl, OfflinePooling):
     def enqueue(
         self,
         prompts: Prompt | Sequence[Prompt],
-        sampling: SamplingParams | None = None,
+        sampling: Sampling | None = None,
         *,
         images: Sequence[Sequence[ImageSource]] | None = None,
         audios: Sequence[Sequence[AudioSource]] | None = None,
@@ -320,13 +322,13 @@ class LLM(OfflineControl, OfflinePooling):
         """
         media: PromptMedia = {"image": images, "audio": audios, "video": videos}
         rendered = self._prompts.place(prompts, media, mm_processor_kwargs)
-        stated = _stated(sampling, fields)
+        stated = sampling_of_each(sampling, fields, len(rendered))
         limit = _DEFAULT_COMPLETION_TOKENS
         functions = OutputFunctions(token_matcher, logits_processor)
         return self._enqueued.submit(
             [
-                TextBatch(self._model, [prompt], stated, limit, functions, grammar, adapter)
-                for prompt in rendered
+                TextBatch(self._model, [prompt], [own], limit, functions, grammar, adapter)
+                for prompt, own in zip(rendered, stated, strict=True)
             ]
         )
 
@@ -378,10 +380,10 @@ class LLM(OfflineControl, OfflinePooling):
         Raises:
             EngineError: see `generate`.
         """
-        stated = _one_choice(_stated(sampling, fields))
+        stated = _one_choice(one_sampling(sampling, fields))
         (rendered,) = self._prompts.place([prompt])
         limit = _DEFAULT_COMPLETION_TOKENS
-        return _texts(TextBatch(self._model, [rendered], stated, limit, adapter=adapter))
+        return _texts(TextBatch(self._model, [rendered], [stated], limit, adapter=adapter))
 
     def stream_chat(
         self,
@@ -400,11 +402,11 @@ class LLM(OfflineControl, OfflinePooling):
             RenderError: see `chat`.
             EngineError: see `generate`.
         """
-        stated = _one_choice(_stated(sampling, fields))
+        stated = _one_choice(one_sampling(sampling, fields))
         limit = self._loaded.defaults.max_tokens
         form = ChatForm(tools, template_kwargs=chat_template_kwargs)
         prompts = [self._prompts.conversation(messages, form=form)]
-        return _texts(TextBatch(self._model, prompts, stated, limit, adapter=adapter))
+        return _texts(TextBatch(self._model, prompts, [stated], limit, adapter=adapter))
 
     def generate_turns(
         self,
@@ -454,7 +456,7 @@ class LLM(OfflineControl, OfflinePooling):
         grammar: Grammar | None,
         adapter: str,
     ) -> TurnRequest:
-        stated = _one_choice(_stated(sampling, fields))
+        stated = _one_choice(one_sampling(sampling, fields))
         return TurnRequest(self._model, stated, _DEFAULT_COMPLETION_TOKENS, grammar, adapter)
 
 
@@ -489,17 +491,6 @@ def _texts(batch: TextBatch) -> Generator[str]:
         for delta in batch:
             if delta.text:
                 yield delta.text
-
-
-def _stated(sampling: SamplingParams | None, fields: Mapping[str, Any]) -> SamplingParams:
-    if sampling is None:
-        return sampling_params(fields)
-    if not isinstance(sampling, SamplingParams):  # pyright: ignore[reportUnnecessaryIsInstance]
-        kind = type(sampling).__name__
-        raise TypeError(f"`sampling` is a SamplingParams, not a {kind}; or give fields by name")
-    if fields:
-        raise TypeError("give either `sampling` or its fields, not both")
-    return sampling
 
 
 def _one_choice(sampling: SamplingParams) -> SamplingParams:

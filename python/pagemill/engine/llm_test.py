@@ -1,9 +1,11 @@
 """The offline interface with the real models."""
 
+import copy
 import importlib.metadata
 import io
 import math
 import os
+import pickle
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -153,6 +155,76 @@ def test_what_is_reported_of_tokens(llm: LLM) -> None:
 
 
 @needs_smollm2
+def test_each_prompt_has_its_sampling(llm: LLM) -> None:
+    prompts = ["The capital of France is", "Once upon a time", "One, two, three,"]
+    own = [
+        SamplingParams(temperature=0.0, max_tokens=3, logprobs=1),
+        SamplingParams(seed=7, max_tokens=5, n=3),
+        SamplingParams(temperature=0.0, max_tokens=4, stop=(" five",)),
+    ]
+    together = llm.generate(prompts, own)
+    alone = [llm.generate(prompt, each)[0] for prompt, each in zip(prompts, own, strict=True)]
+    assert [len(output.choices) for output in together] == [1, 3, 1]
+    for one, other in zip(together, alone, strict=True):
+        assert one.prompt_token_ids == other.prompt_token_ids
+        assert [c.token_ids for c in one.choices] == [c.token_ids for c in other.choices]
+        assert [c.text for c in one.choices] == [c.text for c in other.choices]
+    first, _, last = together
+    assert first.choices[0].logprobs is not None and last.choices[0].logprobs is None
+    assert last.choices[0].stop_reason == " five"
+
+    ids = llm.enqueue(prompts[:2], own[:2])
+    assert [len(o.choices[0].token_ids) for o in llm.wait_for_completion(ids)] == [3, 5]
+    chats = [[{"role": "user", "content": "Hi"}]] * 2
+    answers = llm.chat(chats, own[:2])
+    assert [len(answer.choices) for answer in answers] == [1, 3]
+    with pytest.raises(EngineError, match="2 entries for 3 prompts: give one for each"):
+        llm.generate(prompts, own[:2])
+    with pytest.raises(EngineError, match=r"`temperature`|temperature is -1"):
+        llm.generate(prompts, [*own[:2], SamplingParams(temperature=-1.0)])
+    with pytest.raises(TypeError, match="not both"):
+        llm.generate(prompts, own, max_tokens=3)
+
+
+@needs_smollm2
+def test_prompts_and_fields_as_programs_have_them(llm: LLM) -> None:
+    text = "The capital of France is"
+    (wanted,) = llm.generate(text, GREEDY)
+    ids = wanted.prompt_token_ids
+    for prompt in (np.asarray(ids), {"prompt": text}, {"prompt_token_ids": ids}):
+        assert llm.generate(prompt, GREEDY) == [wanted]  # pyright: ignore[reportArgumentType]
+        assert llm.generate([prompt, text], GREEDY) == [wanted, wanted]  # pyright: ignore[reportArgumentType]
+    (same,) = llm.generate(text, temperature=np.float32(0), max_tokens=np.int64(8))
+    assert same.choices == wanted.choices
+    (stopped,) = llm.generate(text, temperature=0, stop=" Paris")
+    assert stopped.choices[0].stop_reason == " Paris"
+
+
+@needs_smollm2
+def test_outputs_are_pickled_and_copied(llm: LLM) -> None:
+    (output,) = llm.generate("The", temperature=0.0, max_tokens=2, logprobs=2, prompt_logprobs=0)
+    for again in (pickle.loads(pickle.dumps(output)), copy.deepcopy(output)):
+        assert repr(again) == repr(output)
+        assert again.choices[0].logprobs[0].top == output.choices[0].logprobs[0].top
+    assert "TokenLogprobs(token_id=" in repr(output)
+
+
+@needs_smollm2
+def test_a_forked_process_is_refused(llm: LLM) -> None:
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            llm.generate("a", GREEDY)
+        except EngineError as error:
+            status = 0 if "forked after the model was loaded" in error.message else 2
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert llm.generate("a", GREEDY)
+
+
+@needs_smollm2
 def test_an_output_that_repeats_itself_ends(llm: LLM) -> None:
     (out,) = llm.generate(
         "one",
@@ -180,6 +252,25 @@ def test_refusals_leave_the_engine_usable(llm: LLM) -> None:
         llm.chat("x")  # pyright: ignore[reportArgumentType]
     with pytest.raises(EngineError, match="texts or lists of token ids, not int"):
         llm.generate(5)  # pyright: ignore[reportArgumentType]
+    for prompts, words in (
+        (["a", 5], r"`prompts\[1\]` is int; a prompt is a text or a list"),
+        (["a", [1, "b"]], r"`prompts\[1\]` holds str"),
+        ([[1.5]], r"`prompts\[0\]` holds float"),
+        (b"abc", "not bytes"),
+        ({"prompt": "a", "multi_modal_data": {}}, "media are arguments: images"),
+    ):
+        with pytest.raises(EngineError, match=words) as caught:
+            llm.generate(prompts)  # pyright: ignore[reportArgumentType]
+        assert caught.value.code == "INVALID_ARGUMENT"
+    for fields, words in (
+        ({"temperature": "hot"}, "`temperature` is 'hot': expected `float | null`, got `str`"),
+        ({"max_tokens": "3"}, "`max_tokens` is '3': expected `int"),
+        ({"seed": 1.5}, "`seed` is 1.5: expected `int"),
+        ({"stop": 3}, "`stop` is 3: expected `array`"),
+        ({"logit_bias": {"a": 1}}, "`logit_bias` is .*: expected `int`, got `str`"),
+    ):
+        with pytest.raises(EngineError, match=words):
+            llm.generate("a", **fields)
     with pytest.raises(EngineError):
         llm.embed("x")
     assert len(llm.generate("Still there?", GREEDY)) == 1

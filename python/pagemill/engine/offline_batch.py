@@ -6,6 +6,7 @@ OfflineBatch(queue, requests, on_output).run()
 
 from __future__ import annotations
 
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -40,9 +41,20 @@ class OfflineQueue:
         self._window = max(1, window)
         self._waiting: deque[OfflineBatch] = deque()
         self._live: dict[int, OfflineBatch] = {}  # by the id of a choice that the engine has
+        self._process = os.getpid()  # which has the engine's threads
 
     def add(self, batch: OfflineBatch) -> None:
-        """Queues a batch and submits what there is room for."""
+        """Queues a batch and submits what there is room for.
+
+        Raises:
+            EngineError: FAILED_PRECONDITION: the process was forked from the engine's.
+        """
+        if os.getpid() != self._process:
+            message = (
+                "this process was forked after the model was loaded, and no engine runs in it:"
+                " load the model in this process, or start processes by the method `spawn`"
+            )
+            raise EngineError("FAILED_PRECONDITION", message)
         self._waiting.append(batch)
         self._submit()
 

@@ -44,8 +44,9 @@ class ChatForm:
 Text = str | Sequence[int]
 """A text, or token ids."""
 Prompt = Text | Mapping[str, Any]
-"""A text, token ids, `{"prompt_embeds": rows}`, float32 [tokens, hidden size], for a model that was
-opened with enable_prompt_embeds, or `{"encoder_prompt": text, "decoder_prompt": text}`, also token
+"""A text, token ids, either as `{"prompt": text}` or `{"prompt_token_ids": ids}`,
+`{"prompt_embeds": rows}`, float32 [tokens, hidden size], for a model that was opened with
+enable_prompt_embeds, or `{"encoder_prompt": text, "decoder_prompt": text}`, also token
 ids, for an encoder-decoder of text; without the second, or None, its decoder begins as the model's
 configuration says."""
 
@@ -86,7 +87,11 @@ class OfflinePrompts:
                 embeddings are not of its width.
         """
         sound = self._wants_sound(settings)
-        rendered = [self._prompt(prompt) for prompt in _as_list(prompts)]
+        listed = _as_list(prompts)
+        rendered = [
+            self._prompt(prompt, "prompts" if listed is not prompts else f"prompts[{at}]")
+            for at, prompt in enumerate(listed)
+        ]
         prepared: list[list[PreparedMedia]] = [[] for _ in rendered]
         for kind, sources in (media or {}).items():
             if sources is None:
@@ -173,18 +178,21 @@ class OfflinePrompts:
     def _to_pool(self, given: PoolingInput) -> RenderedPrompt:
         if isinstance(given, Mapping):
             return self.message("user", content_of(given, "texts"))
-        return text_prompt(
-            self._renderer.encode(given) if isinstance(given, str) else given, "texts"
-        )
+        ids = self._renderer.encode(given) if isinstance(given, str) else _token_ids(given, "texts")
+        return text_prompt(ids, "texts")
 
-    def _prompt(self, prompt: Prompt) -> RenderedPrompt:
+    def _prompt(self, prompt: Prompt, which: str) -> RenderedPrompt:
         decoder: list[int] = []
+        if isinstance(prompt, Mapping) and len(prompt) == 1:
+            prompt = prompt.get("prompt", prompt.get("prompt_token_ids", prompt))
         if isinstance(prompt, Mapping):
             if "encoder_prompt" not in prompt:
                 return self._embeds_prompt(prompt)
             prompt, decoder = self._divided(prompt)
         if isinstance(prompt, str):
             prompt = self._renderer.encode(prompt, parse_special=True)
+        else:
+            prompt = _token_ids(prompt, which)
         rendered = text_prompt(prompt, "prompts")
         if self._encoder_text is None:
             return rendered
@@ -205,7 +213,10 @@ class OfflinePrompts:
 
     def _embeds_prompt(self, prompt: Mapping[str, Any]) -> RenderedPrompt:
         if set(prompt) != {"prompt_embeds"}:
-            message = 'a prompt is a text, token ids, or {"prompt_embeds": rows}'
+            message = (
+                'a prompt is a text, token ids, or {"prompt_embeds": rows}; media are arguments:'
+                " images, audios and videos"
+            )
             raise EngineError("INVALID_ARGUMENT", message, "prompts")
         width = self._embeds_width
         if not width:
@@ -251,10 +262,33 @@ def content_of(given: Mapping[str, Any], argument: str) -> list[Any]:
     return cast("list[Any]", content)
 
 
-def _as_list(prompts: Prompt | Sequence[Prompt]) -> Sequence[Prompt]:
-    if not isinstance(prompts, Sized):  # pyright: ignore[reportUnnecessaryIsInstance]
+def _as_list(prompts: Any) -> Sequence[Prompt]:
+    if not isinstance(prompts, Sized) or isinstance(prompts, bytes):
         what = f"prompts are texts or lists of token ids, not {type(prompts).__name__}"
         raise EngineError("INVALID_ARGUMENT", what, "prompts")
-    if isinstance(prompts, str | Mapping) or (len(prompts) > 0 and isinstance(prompts[0], int)):
+    listed = cast(Sequence[Prompt], prompts)
+    if isinstance(prompts, str | Mapping) or (len(listed) > 0 and _is_token_id(listed[0])):
         return [cast(Prompt, prompts)]
-    return cast(Sequence[Prompt], prompts)
+    return listed
+
+
+def _token_ids(prompt: Any, which: str) -> Sequence[int]:
+    """`prompt`, which is to be token ids.
+
+    Raises:
+        EngineError: INVALID_ARGUMENT: it is something else; `which` prompt that is.
+    """
+    if not isinstance(prompt, Sized) or isinstance(prompt, bytes):
+        what = f"`{which}` is {type(prompt).__name__}; a prompt is a text or a list of token ids"
+        raise EngineError("INVALID_ARGUMENT", what, which.partition("[")[0])
+    token_ids = cast(Sequence[int], prompt)
+    for token_id in token_ids:
+        if not _is_token_id(token_id):
+            kind = type(token_id).__name__
+            what = f"`{which}` holds {kind}; a prompt is a text or a list of token ids"
+            raise EngineError("INVALID_ARGUMENT", what, which.partition("[")[0])
+    return token_ids
+
+
+def _is_token_id(value: object) -> bool:
+    return isinstance(value, int | np.integer)

@@ -40,7 +40,8 @@ from pagemill.weights.adapters import Layer
 _BOOT = (
     "import json, signal, sys\n"
     # Those to the whole group are for rank 0.
-    "for number in (signal.SIGINT, signal.SIGTERM): signal.signal(number, signal.SIG_IGN)\n"
+    "for name in ('SIGINT', 'SIGTERM', 'SIGHUP'):\n"
+    "    signal.signal(signal.Signals[name], signal.SIG_IGN)\n"
     "job = json.loads(sys.stdin.readline() or sys.exit())\n"
     "sys.path[:] = job['path']\n"
     "from pagemill.engine.rank_worker import run\n"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
-from typing import Annotated, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import Meta, structs
@@ -46,12 +46,53 @@ class RepetitionDetectionParams(
             )
 
 
-class SamplingParams(SamplingFields, kw_only=True, frozen=True):
+_OTHER_NAMES = {
+    "sampling_params": "the argument is `sampling`",
+    "params": "the argument is `sampling`",
+    "max_new_tokens": "the argument is `max_tokens`",
+    "use_tqdm": "`progress` is where a progress bar is drawn",
+    "lora_request": "`adapter` is the name of an adapter",
+    "prompt_token_ids": "lists of token ids are prompts themselves",
+    "structured_outputs": "`grammar` says what an output has to be",
+    "guided_json": "`grammar` says what an output has to be",
+    "guided_regex": "`grammar` says what an output has to be",
+    "guided_choice": "`grammar` says what an output has to be",
+    "guided_decoding": "`grammar` says what an output has to be",
+    "use_beam_search": "call LLM.beam_search",
+    "best_of": "ask for `n` outputs",
+    "detokenize": "outputs have texts and token ids",
+}
+"""Of vLLM, and what does the same here."""
+
+
+class _NamedFields(msgspec.StructMeta):
+    """Of a struct whose users write its fields by hand."""
+
+    if not TYPE_CHECKING:  # which knows the fields, and would know them no longer
+
+        def __call__(self, *args, **fields):
+            """An instance; a TypeError says which field is meant by one that there is not."""
+            try:
+                return super().__call__(*args, **fields)
+            except TypeError:
+                for name in fields:
+                    _check_name(name, self.__struct_fields__)
+                raise
+
+
+def _check_name(name: str, known: Sequence[str]) -> None:
+    if name not in known:
+        close = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
+        meant = f"did you mean `{close[0]}`?" if close else "see pagemill.SamplingParams"
+        raise TypeError(f"there is no argument `{name}`: {_OTHER_NAMES.get(name, meant)}")
+
+
+class SamplingParams(SamplingFields, metaclass=_NamedFields, kw_only=True, frozen=True):
     """Sampling of one request. Ranges are checked by the engine, which names the field.
 
     `stop`, `include_stop_str_in_output` and `skip_special_tokens` are about text and are applied
     after detokenization; the rest travels to the engine. `None` means "not stated": see
-    `SamplingDefaults`.
+    `SamplingDefaults`. A field that there is not is a TypeError, which names the one that is meant.
     """
 
     logit_bias: dict[int, float] = {}
@@ -76,37 +117,6 @@ class SamplingParams(SamplingFields, kw_only=True, frozen=True):
     def greedy(self) -> bool:
         """Whether the most likely token is always taken (an unstated one is not)."""
         return self.temperature is not None and self.temperature < 1e-5
-
-
-_OTHER_NAMES = {
-    "sampling_params": "the argument is `sampling`",
-    "params": "the argument is `sampling`",
-    "max_new_tokens": "the argument is `max_tokens`",
-    "use_tqdm": "`progress` is where a progress bar is drawn",
-    "lora_request": "`adapter` is the name of an adapter",
-    "prompt_token_ids": "lists of token ids are prompts themselves",
-    "structured_outputs": "`grammar` says what an output has to be",
-    "guided_decoding": "`grammar` says what an output has to be",
-    "use_beam_search": "call LLM.beam_search",
-    "best_of": "ask for `n` outputs",
-    "detokenize": "outputs have texts and token ids",
-}
-"""Of vLLM, and what does the same here."""
-
-
-def sampling_params(fields: Mapping[str, Any]) -> SamplingParams:
-    """The sampling that a caller states by the names of fields.
-
-    Raises:
-        TypeError: there is no such field.
-    """
-    known = SamplingParams.__struct_fields__
-    for name in fields:
-        if name not in known:
-            close = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
-            meant = f"did you mean `{close[0]}`?" if close else "see pagemill.SamplingParams"
-            raise TypeError(f"there is no argument `{name}`: {_OTHER_NAMES.get(name, meant)}")
-    return SamplingParams(**fields)
 
 
 class SamplingDefaults(SamplingFields, kw_only=True, frozen=True):

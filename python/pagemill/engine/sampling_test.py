@@ -11,7 +11,6 @@ from pagemill.engine.sampling import (
     RepetitionDetectionParams,
     SamplingDefaults,
     SamplingParams,
-    sampling_params,
 )
 from pagemill.engine.testing.fake_types import FakeSampling
 
@@ -113,13 +112,16 @@ def test_repetition_detection_that_does_not_fit_together(
         ({"max_tokens": 1, "zzz": 1}, "no argument `zzz`: see pagemill.SamplingParams"),
         ({"sampling_params": SamplingParams()}, "the argument is `sampling`"),
         ({"use_tqdm": False}, "`progress`"),
+        ({"guided_json": {}}, "`grammar` says"),
     ],
 )
 def test_unknown_fields_are_named(fields: dict[str, Any], words: str) -> None:
     with pytest.raises(TypeError, match=words):
-        sampling_params(fields)
+        SamplingParams(**fields)
 
 
 def test_names_of_another_system_are_none_of_ours() -> None:
     assert not _OTHER_NAMES.keys() & set(SamplingParams.__struct_fields__)
-    assert sampling_params({"max_tokens": 3}) == SamplingParams(max_tokens=3)
+    assert SamplingParams(max_tokens=3).max_tokens == 3
+    with pytest.raises(TypeError, match="positional"):
+        SamplingParams(3)  # pyright: ignore[reportCallIssue]

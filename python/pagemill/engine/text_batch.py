@@ -1,6 +1,6 @@
 """Texts that continue prompts, generated in one batch on the calling thread.
 
-with contextlib.closing(TextBatch(model, prompts, params, None)) as batch:
+with contextlib.closing(TextBatch(model, prompts, params_of_each, None)) as batch:
     for delta in batch:
         ...            # as texts grow
 batch.outputs          # all texts, in the order of the prompts
@@ -137,6 +137,20 @@ class RunningChoice:
         return delta
 
 
+@dataclass(slots=True)
+class _PromptChoices:
+    """The choices of one prompt among those of a batch."""
+
+    first: int
+    """The index of the first of them."""
+    params: SamplingParams
+    """With every field."""
+    room: int
+    """Tokens that each may have."""
+    computed: int = 0
+    """Tokens of the prompt that were not cached."""
+
+
 class TextBatch:
     """Iterates over the deltas of all choices; `outputs` grows with what the engine gives, also
     while another batch of the queue waits. Close it to abort what runs."""
@@ -145,7 +159,7 @@ class TextBatch:
         self,
         model: TextModel,
         prompts: Sequence[RenderedPrompt],
-        stated: SamplingParams,
+        stated: Sequence[SamplingParams],
         default_max_tokens: int | None,
         functions: OutputFunctions = NO_FUNCTIONS,
         grammar: Grammar | None = None,
@@ -155,8 +169,8 @@ class TextBatch:
 
         Args:
             model: where they run.
-            prompts: each is continued `stated.n` times.
-            stated: what the caller chose; the model's defaults fill the rest.
+            prompts: each is continued `n` times.
+            stated: what the caller chose for each; the model's defaults fill the rest.
             default_max_tokens: if `stated` has no `max_tokens`; None: all the room there is.
             functions: of the caller, for each output.
             grammar: what each output has to be.
@@ -167,18 +181,19 @@ class TextBatch:
         """
         self._model = model
         self._grammar, self._adapter = grammar, adapter
-        model.loaded.defaults.check(stated)
-        self._params = model.loaded.defaults.fill(stated)
-        check_stop(self._params.stop, model.renderer.has_text)
+        for each in {id(each): each for each in stated}.values():
+            model.loaded.defaults.check(each)
+            check_stop(each.stop, model.renderer.has_text)
         self._running: list[RunningChoice] = []
-        self._computed: list[int] = []  # tokens of each prompt that were not cached
-        self._room: list[int] = []  # tokens that a choice of each prompt may have
+        self._prompts: list[_PromptChoices] = []
+        self._of_choice: list[_PromptChoices] = []  # by choice
         self._arrived = 0.0
         self._unread: dict[int, ChoiceDelta] = {}  # by choice
         self._submitted = False
         self.outputs: list[Output] = []
+        own = iter(stated)
         requests = each_checked(
-            prompts, "prompts", lambda prompt: self._request(prompt, stated, default_max_tokens)
+            prompts, "prompts", lambda prompt: self._request(prompt, next(own), default_max_tokens)
         )
         model.require_adapter(adapter)
         self._batch = OfflineBatch(model.queue, requests, self._take, functions)
@@ -205,9 +220,9 @@ class TextBatch:
             self._arrived = time.monotonic()
             self._batch.submit()
             if self.failure is None:
-                for output, room in zip(self.outputs, self._room, strict=True):
+                for output, prompt in zip(self.outputs, self._prompts, strict=True):
                     prompt_tokens = len(output.prompt_token_ids)
-                    self._model.metrics.submitted(prompt_tokens, room, self._params.n)
+                    self._model.metrics.submitted(prompt_tokens, prompt.room, prompt.params.n)
 
     def __iter__(self) -> Iterator[ChoiceDelta]:
         self.submit()
@@ -248,24 +263,25 @@ class TextBatch:
 
     def _observe(self, running: RunningChoice, update: ChoiceOutput, delta: ChoiceDelta) -> None:
         metrics, account = self._model.metrics, running.account
-        prompt, sample = divmod(update.index, self._params.n)
-        if account.num_tokens == 0 and sample == 0:  # its siblings find what it has computed
+        prompt = self._of_choice[update.index]
+        # Its siblings find what the first one has computed.
+        if account.num_tokens == 0 and update.index == prompt.first:
             prompt_tokens = len(running.output.prompt_token_ids)
-            self._computed[prompt] = prompt_tokens - update.num_cached_tokens
+            prompt.computed = prompt_tokens - update.num_cached_tokens
         account.add_tokens(metrics, update.token_times[: len(delta.token_ids)], self._arrived)
         if delta.finish_reason is None:
             return
         account.end(metrics, update, delta.finish_reason, self._arrived)
-        begin = update.index - sample
-        siblings = [each.account for each in self._running[begin : begin + self._params.n]]
+        end = prompt.first + prompt.params.n
+        siblings = [each.account for each in self._running[prompt.first : end]]
         longest = max(each.num_tokens for each in siblings)
         if longest and all(each.reason for each in siblings):
-            metrics.prompt_ended(longest, self._computed[prompt])
+            metrics.prompt_ended(longest, prompt.computed)
 
     def _request(
         self, prompt: RenderedPrompt, stated: SamplingParams, default_max_tokens: int | None
     ) -> EngineRequest:
-        model, params = self._model, self._params
+        model, params = self._model, self._model.loaded.defaults.fill(stated)
         built = model.loaded.core.built
         check_prompt(prompt, built.vocab_size, "prompts")
         longest = longest_context(prompt, built.max_model_len, built.encoder_text)
@@ -273,8 +289,9 @@ class TextBatch:
             len(prompt), stated.max_tokens, default_max_tokens, longest, "prompts"
         )
         children = child_sampling(params, max_tokens=room, eos_token_ids=model.eos_token_ids)
-        self._computed.append(0)
-        self._room.append(room)
+        of_prompt = _PromptChoices(len(self._running), params, room)
+        self._prompts.append(of_prompt)
+        self._of_choice += [of_prompt] * len(children)
         running = model.begin(prompt, params, len(children))
         self.outputs.append(running[0].output)
         self._running += running

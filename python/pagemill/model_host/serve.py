@@ -24,7 +24,7 @@ _LOGGER = logging.getLogger("pagemill.models")
 
 
 def run(config: ServeModelsConfig) -> int:
-    """Serves until SIGTERM or SIGINT; returns the process's exit status.
+    """Serves until a signal stops it; returns the process's exit status.
 
     Raises:
         ConfigError: a setting, or the file of models, cannot be used.

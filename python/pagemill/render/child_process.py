@@ -25,8 +25,9 @@ _CHUNK_BYTES = 2**20
 # The child imports what this process would, wherever it found that.
 _BOOT = (
     "import importlib, json, signal, sys\n"
-    # A terminal sends it to all; the parent decides.
-    "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+    # A terminal or a service manager sends them to all; the parent decides.
+    "for name in ('SIGINT', 'SIGTERM', 'SIGHUP'):\n"
+    "    signal.signal(signal.Signals[name], signal.SIG_IGN)\n"
     "sys.path[:] = json.loads(sys.argv[1])\n"
     "importlib.import_module(sys.argv[2]).main()\n"
 )

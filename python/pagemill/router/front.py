@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import signal
 import socket
 from collections.abc import AsyncGenerator
 from typing import Protocol
@@ -37,6 +36,7 @@ from pagemill.server.playground.layer import Playground
 from pagemill.server.records.access_log import log_request
 from pagemill.server.records.layer import RequestRecords
 from pagemill.server.request_ids import RequestIds
+from pagemill.server.stop_signals import stop_on_signals
 from pagemill.server.transport.http_server import HttpServer
 from pagemill.server.transport.tls import open_tls
 
@@ -126,8 +126,8 @@ async def listening(
 async def until_drained(
     config: FrontConfig, lifecycle: Lifecycle, key_file: KeyFile, ring: KeyRing
 ) -> None:
-    """Waits for SIGTERM or SIGINT, and then for the requests that run. Follows the file of keys
-    until then."""
+    """Waits for a signal that stops it, and then for the requests that run. Follows the file of
+    keys until then."""
     stop = asyncio.Event()
 
     def on_signal() -> None:
@@ -136,8 +136,7 @@ async def until_drained(
             lifecycle.give_up()
         stop.set()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, on_signal)
+    stop_on_signals(on_signal)
     following = asyncio.create_task(key_file.follow(ring.replace))
     await stop.wait()
     following.cancel()

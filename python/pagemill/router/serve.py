@@ -30,7 +30,7 @@ _LONGEST_CONTEXT = 2**20  # of a model whose configuration does not say
 
 
 def run(config: RouteConfig) -> int:
-    """Routes until SIGTERM or SIGINT; returns the process's exit status.
+    """Routes until a signal stops it; returns the process's exit status.
 
     Raises:
         ConfigError, FetchError, WeightsError, RenderError: a setting, or the model, cannot be used.

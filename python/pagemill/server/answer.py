@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -35,6 +35,15 @@ class FileContent:
     """A file, sent as it is read."""
 
     path: Path
+    media_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Portions:
+    """A long text, of which portions are made, in threads, as they are sent. HTTP alone carries
+    such an answer."""
+
+    portions: Iterator[bytes]
     media_type: str
 
 
@@ -105,5 +114,5 @@ class Talk(ABC):
         """Talks until the end, and closes `socket`."""
 
 
-Answer = msgspec.Struct | Text | Binary | FileContent | Events | Talk
+Answer = msgspec.Struct | Text | Binary | FileContent | Portions | Events | Talk
 """A `Talk` is what routes with the transport WEBSOCKET answer, and no others do."""

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from pagemill.server.answer import Answer, Binary, FileContent, Talk, Text
+from pagemill.server.answer import Answer, Binary, FileContent, Portions, Talk, Text
 from pagemill.server.endpoints.endpoint import Endpoint, Transport
 from pagemill.server.endpoints.plugins import PREFIX
 from pagemill.server.error_shapes import OPENAI
@@ -184,7 +184,9 @@ async def _patient(send: Send, endpoint: Endpoint, fields: dict[str, Any]) -> by
             return msgspec.json.encode(answer)
         if isinstance(answer, Binary):
             raise binary_answer()
-        assert not isinstance(answer, Text | FileContent | Talk), "a task's answers are JSON"
+        assert not isinstance(answer, Text | FileContent | Portions | Talk), (
+            "a task's answers are JSON"
+        )
         answer.close()
         raise bad_request("`stream` must be false in a batch file.", "stream")
 

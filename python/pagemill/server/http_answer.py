@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import msgspec
-from starlette.responses import FileResponse, Response
+from starlette.responses import FileResponse, Response, StreamingResponse
 
-from pagemill.server.answer import Answer, Binary, FileContent, Talk, Text
+from pagemill.server.answer import Answer, Binary, FileContent, Portions, Talk, Text
 from pagemill.server.error_shapes import OPENAI, ErrorShape
 from pagemill.server.errors import RETRY_AFTER_S, ApiError
 from pagemill.server.event_stream import EventStream
@@ -22,6 +22,8 @@ def answer_response(answer: Answer, shape: ErrorShape = OPENAI) -> Response:
         return Response(answer.content, headers=headers)
     if isinstance(answer, FileContent):
         return FileResponse(answer.path, media_type=answer.media_type)
+    if isinstance(answer, Portions):
+        return StreamingResponse(answer.portions, media_type=answer.media_type)
     if isinstance(answer, msgspec.Struct):
         # Encoding thousands of vectors takes long, but a thread would hold the GIL for as long.
         return Response(msgspec.json.encode(answer), media_type="application/json")

@@ -66,7 +66,7 @@ def test_it_names_every_route(document: dict[str, Any]) -> None:
     for (method, path), operation in operations(document).items():
         is_open = path in ("/health", "/ping", "/ready")
         assert ("401" in operation["responses"]) == ("security" in operation) == (not is_open)
-        is_json = method == "post" and not is_open and not re.search("{(response|batch)_id", path)
+        is_json = method == "post" and not is_open and not re.search("(response|batch)_id", path)
         assert ("requestBody" in operation) == is_json
         assert {"400", "404", "413", "429"}.issubset(operation["responses"]) == is_json
     chat = document["paths"]["/v1/chat/completions"]["post"]["responses"]
@@ -108,6 +108,7 @@ def test_it_names_the_routes_of_the_loaded_model() -> None:
             "/v1/messages/render",
             "/v1/realtime",
             "/v1/responses",
+            "/v1/responses/input_tokens",
             "/v1/responses/render",
             "/v1/systemone",
             "/cohere/v2/chat",
@@ -147,6 +148,20 @@ def check(document: dict[str, Any], path: str, response: httpx.Response) -> None
             validator.validate(json.loads(event))
 
 
+_SCORED: dict[str, Any] = {"queries": "a", "documents": ["b", "c"]}
+_OF_CLASSIFIER: list[tuple[str, dict[str, Any]]] = [
+    ("/classify", {"input": ["a", "b"]}),
+    ("/classify", {}),
+    ("/pooling", {"input": "a"}),
+    ("/pooling", {"input": "a", "task": "embed"}),
+    ("/rerank", {"query": "a", "documents": ["b", {"text": "c"}], "top_n": 1}),
+    ("/rerank", {"query": "a", "documents": ["b"], "return_documents": False}),
+    ("/rerank", {"query": "a", "documents": []}),
+    ("/score", _SCORED),
+    ("/v1/score", {"queries": "a"}),
+]
+
+
 def test_it_describes_the_answers(document: dict[str, Any]) -> None:
     generating = {"max_tokens": 3, "return_token_ids": True, "n": 2}
     messages = [{"role": "user", "content": "a"}]
@@ -163,6 +178,7 @@ def test_it_describes_the_answers(document: dict[str, Any]) -> None:
         ("/v1/responses", {"input": "a", "max_output_tokens": 3, **tools}),
         ("/v1/responses", {"input": "a", "max_output_tokens": 3, "stream": True, **tools}),
         ("/v1/responses", {"input": 5}),
+        ("/v1/responses/input_tokens", {"input": "a"}),
         ("/invocations", {"prompt": "a", **generating}),
         ("/invocations", {"messages": messages, "stream": True}),
         ("/invocations", {}),
@@ -200,23 +216,11 @@ def test_it_describes_the_answers(document: dict[str, Any]) -> None:
                 response = await server.client.post("/v1/embeddings", json=content)
                 assert response.status_code == 200
                 check(document, "/v1/embeddings", response)
-        scored = {"queries": "a", "documents": ["b", "c"]}
-        classifier: list[tuple[str, dict[str, Any]]] = [
-            ("/classify", {"input": ["a", "b"]}),
-            ("/classify", {}),
-            ("/pooling", {"input": "a"}),
-            ("/pooling", {"input": "a", "task": "embed"}),
-            ("/rerank", {"query": "a", "documents": ["b", {"text": "c"}], "top_n": 1}),
-            ("/rerank", {"query": "a", "documents": ["b"], "return_documents": False}),
-            ("/rerank", {"query": "a", "documents": []}),
-            ("/score", scored),
-            ("/v1/score", {"queries": "a"}),
-        ]
         async with fake_server(FakeOptions(pooled_size=1, task=Task.CLASSIFY)) as server:
-            for path, content in classifier:
+            for path, content in _OF_CLASSIFIER:
                 check(document, path, await server.client.post(path, json=content))
         async with fake_server(FakeOptions(pooled_size=4, task=Task.TOKEN_EMBED)) as server:
-            for path, content in (("/pooling", {"input": ["a", "bc"]}), ("/score", scored)):
+            for path, content in (("/pooling", {"input": ["a", "bc"]}), ("/score", _SCORED)):
                 check(document, path, await server.client.post(path, json=content))
         image = {"type": "image_url", "image_url": "data:;base64,eA=="}
         async with fake_server(FakeOptions(pooled_size=4, task=Task.MEDIA_EMBED)) as server:

@@ -194,6 +194,36 @@ def test_calls_and_results_over_several_turns(store: str) -> None:
     run(body, store=store)
 
 
+def test_tokens_are_counted_as_a_response_has_them(store: str) -> None:
+    async def body(client: openai.AsyncOpenAI, server: FakeServer) -> None:
+        first = await create(client, input=QUESTION)
+        conversation = (await client.conversations.create()).id
+        fields: list[dict[str, Any]] = [
+            {"input": QUESTION, "tools": []},
+            {"input": QUESTION, "tools": [TOOL], "instructions": "Be brief."},
+            {"input": "And now?", "previous_response_id": first.id, "tools": [TOOL]},
+            {"input": QUESTION, "conversation": conversation},
+        ]
+        counts: list[int] = []
+        for each in fields:
+            counted = await client.responses.input_tokens.count(model="fake", **each)
+            assert counted.object == "response.input_tokens"
+            answer = await client.responses.create(model="fake", max_output_tokens=2, **each)
+            assert answer.usage is not None
+            counts.append(counted.input_tokens)
+            assert counted.input_tokens == answer.usage.input_tokens
+        assert counts[0] < counts[1] and counts[0] < counts[2]
+        items = (await client.conversations.items.list(conversation)).data
+        assert len([item for item in items if item.type == "message"]) == 2  # of the response
+        with pytest.raises(openai.BadRequestError, match="`tools` of type `mcp`"):
+            mcp: Any = {"type": "mcp", "server_label": "a"}
+            await client.responses.input_tokens.count(model="fake", input="a", tools=[mcp])
+        with pytest.raises(openai.NotFoundError, match="there is no response"):
+            await client.responses.input_tokens.count(input="a", previous_response_id="resp_0")
+
+    run(body, output="Hi", store=store)
+
+
 def test_instructions_are_of_one_response(store: str) -> None:
     async def body(client: openai.AsyncOpenAI, server: FakeServer) -> None:
         first = await create(client, instructions="Be brief.", tools=[])

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import signal
 import socket
 import tempfile
 from collections.abc import Awaitable, Callable, Generator
@@ -33,6 +32,7 @@ from pagemill.server.records.listeners import check_listeners
 from pagemill.server.records.metrics_plugins import check_metrics_plugins
 from pagemill.server.responses import store_file
 from pagemill.server.rpc.extra import import_grpc
+from pagemill.server.stop_signals import stop_on_signals
 from pagemill.server.tools.servers import open_servers
 from pagemill.server.transport.http_server import listen
 from pagemill.server.transport.tls import open_tls
@@ -43,12 +43,6 @@ if TYPE_CHECKING:
     from pagemill.server.state import ServerState
 
 _LOGGER = logging.getLogger("pagemill.server")
-
-
-def stop_on_signals(stop: Callable[[], None]) -> None:
-    """In the event loop: SIGTERM and SIGINT call `stop`."""
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +61,7 @@ class Surroundings:
 
 
 def run(config: ServeConfig, around: Surroundings = Surroundings()) -> int:
-    """Serves until SIGTERM or SIGINT; returns the process's exit status. `around` is for a server
+    """Serves until a signal stops it; returns the process's exit status. `around` is for a server
     without a supervisor.
 
     Raises:

@@ -371,6 +371,7 @@ async def posted(client: Service) -> int:
         (f"{CHAT}/render", {"top_logprobs": 2}),
         (MESSAGES, {"tools": [{"name": "a"}]}),
         (f"{MESSAGES}/count_tokens", {"tools": [{"name": "a"}]}),
+        (f"{RESPONSES}/input_tokens", {"tools": [{"type": "function", "name": 5}]}),
         (RESPONSES, {"tools": [{"type": "function"}]}),
         (RESPONSES, {"text": {"format": {"type": "xml"}}}),
         ("/tokenize", {"continue_final_message": True}),
@@ -389,6 +390,7 @@ def test_the_rest_of_a_request_is_checked_before_its_files(
         RESPONSES: response_of(file_data=PDF),
         MESSAGES: of_messages,
         f"{MESSAGES}/count_tokens": of_messages,
+        f"{RESPONSES}/input_tokens": response_of(file_data=PDF),
         f"{CHAT}/batch": {"messages": [messages]},
     }.get(path, {"messages": messages})
 

@@ -43,6 +43,11 @@ _SUFFIXES = {
     ".lora_magnitude_vector.weight": "magnitude",
     ".base_layer.weight": "base",
 }
+# As training code saves a PEFT model's own state: each parameter has the name of its adapter.
+_NAMED = re.compile(
+    r"\.(?:lora_A|lora_B|lora_embedding_A|lora_embedding_B|lora_magnitude_vector)"
+    r"(?P<adapter>\.[^.]+)(?:\.weight|\.bias)?"
+)
 # PEFT nests what changes several parameters of one module.
 _NESTED = ".base_layer"
 _MOST_NESTED = 2
@@ -306,7 +311,7 @@ def _sort_tensors(
 ) -> dict[str, dict[str, TensorLocation]]:
     """The tensors by module and kind."""
     found: dict[str, dict[str, TensorLocation]] = {}
-    for name, location in tensors.items():
+    for name, location in _without_adapter(path, tensors).items():
         suffix = next((end for end in _SUFFIXES if name.endswith(end)), None)
         if suffix is None or not name.startswith(_PREFIX):
             raise WeightsError(
@@ -321,6 +326,29 @@ def _sort_tensors(
         module = name.removeprefix(_PREFIX).removesuffix(suffix)
         found.setdefault(module, {})[_SUFFIXES[suffix]] = location
     return found
+
+
+def _without_adapter(
+    path: Path, tensors: Mapping[str, TensorLocation]
+) -> dict[str, TensorLocation]:
+    """The tensors by names without that of the adapter."""
+    plain: dict[str, TensorLocation] = {}
+    adapters: set[str] = set()
+    for name, location in tensors.items():
+        at = name.rfind(".lora_")
+        named = None if name.endswith(tuple(_SUFFIXES)) else _NAMED.fullmatch(name, max(at, 0))
+        if named is not None:
+            adapters.add(named["adapter"][1:])
+            name = name[: named.start("adapter")] + name[named.end("adapter") :]
+        if name in plain:
+            raise WeightsError(f"{path / WEIGHTS_FILE} has {shown(name)} twice")
+        plain[name] = location
+    if len(adapters) > 1:
+        raise WeightsError(
+            f"{path / WEIGHTS_FILE} has the weights of several adapters,"
+            f" {', '.join(map(shown, sorted(adapters)[:_SHOWN]))}: save each in a folder of its own"
+        )
+    return plain
 
 
 def _module(path: Path, name: str, tensors: dict[str, TensorLocation]) -> AdapterModule:

@@ -17,3 +17,11 @@ class UnusedTensorError(WeightsError):
 
 class FetchError(WeightsError):
     """A model does not exist and could not be fetched; the message says what to do about it."""
+
+
+def lfs_hint(start: bytes) -> str:
+    """For the end of the error of a file that begins with `start`, if Git LFS has left a pointer in
+    place of the file; "" otherwise."""
+    if not start.startswith(b"version https://git-lfs."):
+        return ""
+    return ": it is a pointer of Git LFS, not the file; run `git lfs pull` in its folder"

@@ -193,6 +193,13 @@ def _local(path: Path) -> Path:
             f"{path} holds its weights as Python pickles, which can run code when they are read"
             " and are refused: convert the model to safetensors or GGUF"
         )
+    if "adapter_config.json" in names:
+        raise FetchError(
+            f"{path} is an adapter, not a model: serve the model that it was trained on, with"
+            f" --lora-modules NAME={path}"
+        )
+    if "config.json" in names:
+        raise FetchError(f"{path} has a config.json, but no *.safetensors: finish the download")
     raise FetchError(f"{path} holds neither config.json with *.safetensors nor a .gguf file")
 
 

@@ -206,6 +206,8 @@ def test_local_models(tmp_path: Path) -> None:
         (["a.gguf", "b.gguf"], "", "several GGUF files; name one: a.gguf, b.gguf"),
         (["config.json", "pytorch_model.bin"], "", "pickles.*refused"),
         (["x.txt"], "", "neither config.json"),
+        (["config.json", "tokenizer.json"], "", "no \\*.safetensors: finish the download"),
+        (["adapter_config.json", "adapter_model.safetensors"], "", "--lora-modules NAME=/"),
         (["model.pt"], "model.pt", "pickle.*refused"),
         (["model.onnx"], "model.onnx", "not a .gguf file"),
         ([], "none.gguf", "no such file or directory"),

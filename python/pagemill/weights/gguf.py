@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from pagemill.tensor.dtypes import DTYPES, tensor_bytes
-from pagemill.weights.errors import WeightsError
+from pagemill.weights.errors import WeightsError, lfs_hint
 from pagemill.weights.json_file import shown
 from pagemill.weights.location import TensorLocation
 
@@ -131,7 +131,7 @@ class _Parser:
 
     def parse(self) -> GgufFile:
         if self._data[:4] != _MAGIC:
-            raise self._error("it does not start with 'GGUF'")
+            raise self._error(f"it does not start with 'GGUF'{lfs_hint(self._data[:32])}")
         self._at = 4
         version = self._scalar("I")
         if version not in (2, 3):

@@ -88,7 +88,8 @@ def _header(version: int, tensors: int = 0, entries: int = 0, order: str = "<") 
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"PK\x03\x04" + bytes(100), "does not start with 'GGUF'"),
+        (b"PK\x03\x04" + bytes(100), "does not start with 'GGUF'$"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "run `git lfs pull`"),
         (_header(1), "version 1 is not supported"),
         (_header(3, order=">"), "big-endian GGUF is not supported"),
         (_header(3, tensors=1 << 40), "cut short or corrupt: 1099511627776 tensors"),

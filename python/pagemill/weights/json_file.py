@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, cast
 
-from pagemill.weights.errors import WeightsError
+from pagemill.weights.errors import WeightsError, lfs_hint
 
 # The largest known are headers and index files of 10 MB, of checkpoints with 10^5 tensors.
 MAX_JSON_BYTES = 2**25
@@ -49,7 +49,7 @@ def parse_json(data: bytes, what: str) -> Any:
     try:
         return json.loads(data)
     except ValueError as error:
-        raise WeightsError(f"{what}: not JSON: {error}") from error
+        raise WeightsError(f"{what}: not JSON{lfs_hint(data) or f': {error}'}") from error
     except RecursionError as error:
         raise WeightsError(f"{what}: its JSON is nested too deep") from error
 

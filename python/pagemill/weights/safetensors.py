@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from pagemill.tensor.dtypes import tensor_bytes
-from pagemill.weights.errors import WeightsError
+from pagemill.weights.errors import WeightsError, lfs_hint
 from pagemill.weights.json_file import MAX_JSON_BYTES, parse_json, read_object, shown
 from pagemill.weights.location import TensorLocation
 from pagemill.weights.rank_files import read_rank_files
@@ -73,6 +73,10 @@ def read_directory(directory: Path) -> dict[str, TensorLocation]:
         # Without this check an index file could name any file of the machine.
         if Path(shard).name != shard or "\n" in shard:
             raise WeightsError(f"{index}: the shard {shown(shard)} is not a plain file name")
+        if not (directory / shard).exists():
+            raise WeightsError(
+                f"{directory} lacks {shown(shard)}, which {INDEX_FILE} names: finish the download"
+            )
         found = read_file(directory / shard)
         tensors |= {name: at for name, at in found.items() if weight_map.get(name) == shard}
     missing = sorted(weight_map.keys() - tensors.keys())
@@ -141,9 +145,13 @@ def _read_header(
     """Its entries, the bytes before the data, and the bytes of the file."""
     size = file.seek(0, 2)
     file.seek(0)
-    header_bytes = int.from_bytes(file.read(8), "little")
+    start = file.read(32)
+    header_bytes = int.from_bytes(start[:8], "little")
     if size < 8 or header_bytes > min(size - 8, max_header_bytes):
-        raise WeightsError(f"{path}: cut short or no safetensors file ({size} bytes)")
+        raise WeightsError(
+            f"{path}: cut short or no safetensors file ({size} bytes){lfs_hint(start)}"
+        )
+    file.seek(8)
     header = file.read(header_bytes)
     entries = parse_json(header, f"the header of {path}")
     if not isinstance(entries, dict):

@@ -11,6 +11,7 @@ from safetensors.torch import save_file
 
 from pagemill.tensor.dtypes import DTYPES
 from pagemill.weights import WeightsError
+from pagemill.weights.json_file import read_object
 from pagemill.weights.read import read_f32
 from pagemill.weights.safetensors import INDEX_FILE, read_directory, read_file, read_metadata
 
@@ -47,6 +48,10 @@ def test_shards(tmp_path: Path):
     index["weight_map"]["c"] = "one.safetensors"
     (tmp_path / INDEX_FILE).write_text(json.dumps(index))
     with pytest.raises(WeightsError, match="1 tensors are in no shard, first 'c'"):
+        read_directory(tmp_path)
+    index["weight_map"] = {"a": "one.safetensors", "d": "three.safetensors"}
+    (tmp_path / INDEX_FILE).write_text(json.dumps(index))
+    with pytest.raises(WeightsError, match="lacks 'three.safetensors'.*finish the download"):
         read_directory(tmp_path)
     index["weight_map"] = {"a": "../secret.safetensors"}
     (tmp_path / INDEX_FILE).write_text(json.dumps(index))
@@ -143,3 +148,12 @@ def test_corruption_is_an_error_or_harmless(tmp_path: Path, at: int, junk: bytes
     for location in found.values():
         if location.dtype in DTYPES:
             read_f32(location)
+
+
+def test_a_pointer_of_git_lfs(tmp_path: Path):
+    for name in ("model.safetensors", "config.json"):
+        (tmp_path / name).write_text("version https://git-lfs.github.com/spec/v1\nsize 9\n")
+    with pytest.raises(WeightsError, match="run `git lfs pull`"):
+        read_file(tmp_path / "model.safetensors")
+    with pytest.raises(WeightsError, match="not JSON: it is a pointer of Git LFS"):
+        read_object(tmp_path / "config.json")

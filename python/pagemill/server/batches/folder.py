@@ -144,7 +144,9 @@ def locked_folder(config: BatchApiConfig) -> Generator[None]:
             _recover(path)
         except BlockingIOError as error:
             raise ConfigError(f"--batch-dir {path}: another server uses it") from error
-        except (sqlite3.Error, OSError) as error:
+        except OSError as error:
+            raise ConfigError(f"--batch-dir {error.filename or path}: {error.strerror}") from error
+        except sqlite3.Error as error:
             raise ConfigError(f"--batch-dir {path}: {error}") from error
         yield
 

@@ -29,6 +29,7 @@ from pagemill.server.protocol.batch import (
     BatchList,
     CreateBatchRequest,
     ListBatchesRequest,
+    RequestCounts,
 )
 from pagemill.server.sqlite_file import transaction
 
@@ -54,8 +55,10 @@ class BatchQueue:
     def __init__(self, folder: BatchFolder) -> None:
         self._folder = folder
 
-    async def create(self, owner: str, tenant: str, request: CreateBatchRequest) -> Batch:
-        """A new batch of `owner`.
+    async def create(
+        self, owner: str, tenant: str, request: CreateBatchRequest, *, total: int = 0
+    ) -> Batch:
+        """A new batch of `owner`. `total`: its requests, if they have been counted.
 
         Raises:
             ApiError: 404 for a file that `owner` does not have, 400 for one that is not for
@@ -71,6 +74,7 @@ class BatchQueue:
             expires_at=now + WINDOW_S,
             metadata=request.metadata,
             output_expires_after=request.output_expires_after,
+            request_counts=RequestCounts(total),
         )
 
         def insert(connection: sqlite3.Connection) -> None:
@@ -100,8 +104,10 @@ class BatchQueue:
         """
         return await self._folder.run(lambda connection: _select(connection, owner, batch_id))
 
-    async def page(self, owner: str, page: ListBatchesRequest) -> BatchList:
-        """A page of the batches of `owner`, the newest first.
+    async def page(
+        self, owner: str, page: ListBatchesRequest, *, endpoint: str | None = None
+    ) -> BatchList:
+        """A page of the batches of `owner`, the newest first; perhaps of one endpoint only.
 
         Raises:
             ApiError: 404 if it begins after a batch that does not exist.
@@ -113,6 +119,9 @@ class BatchQueue:
                 _select(connection, owner, page.after, "after")
                 condition += " AND age < (SELECT age FROM batches WHERE id = ?)"
                 values = [owner, page.after]
+            if endpoint is not None:
+                condition += " AND json_extract(CAST(batch AS TEXT), '$.endpoint') = ?"
+                values = [*values, endpoint]
             query = f"SELECT batch FROM batches WHERE {condition} ORDER BY age DESC LIMIT ?"
             rows = connection.execute(query, (*values, page.limit + 1)).fetchall()
             batches = [_decode(row[0]) for row in rows[: page.limit]]
@@ -137,6 +146,19 @@ class BatchQueue:
             return batch
 
         return await self._folder.run(update)
+
+    async def delete(self, owner: str, batch_id: str) -> None:
+        """Forgets a batch that has ended.
+
+        Raises:
+            ApiError: 404 if `owner` has no such one.
+        """
+
+        def delete(connection: sqlite3.Connection) -> None:
+            _select(connection, owner, batch_id)
+            connection.execute("DELETE FROM batches WHERE id = ? AND ended", (batch_id,))
+
+        await self._folder.run(delete)
 
     async def claim(self, holder: str) -> Held | None:
         """The next batch that no process works on; from now on `holder` does."""

@@ -20,6 +20,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from msgspec import UNSET
+
 from pagemill.server.access.caller import ANONYMOUS, Caller, admitted
 from pagemill.server.answer import Answer
 from pagemill.server.batch import (
@@ -164,6 +166,15 @@ class BatchRun:
         """Says of each request that has no answer that the batch expired."""
         reason = "The batch expired before this request was answered."
         error = BatchError("batch_expired", reason)
+
+        def count(batch: Batch) -> None:
+            counts = batch.request_counts
+            answers.count(batch)
+            if counts.expired is UNSET:
+                counts.expired = counts.total - counts.completed - counts.failed
+
+        if await self._update(count) is None:
+            return None
         left = requests(path, answers.custom_ids)
         while portion := list(itertools.islice(left, _PORTION_LINES)):
             lines = [failed_line(error, request.custom_id) for request in portion]

@@ -8,7 +8,7 @@ import msgspec
 
 from pagemill.server.access.caller import Caller
 from pagemill.server.answer import Answer, Text
-from pagemill.server.chat import checked_fields, render_chat
+from pagemill.server.chat import check_chat, checked_fields, render_chat, rendered_prompt
 from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.logprobs import LogprobFormatter
 from pagemill.server.pipeline import Pipeline
@@ -20,7 +20,12 @@ from pagemill.server.protocol.response_store import (
     RetrieveRequest,
     StoredResponse,
 )
-from pagemill.server.protocol.responses import Response, ResponseError, ResponsesRequest
+from pagemill.server.protocol.responses import (
+    InputTokens,
+    Response,
+    ResponseError,
+    ResponsesRequest,
+)
 from pagemill.server.respond import ResponseEvents
 from pagemill.server.responses.conversations import StoredConversation
 from pagemill.server.responses.input import Item, items_of
@@ -107,6 +112,19 @@ async def render(server: ServerState, body: ResponsesRequest, caller: Caller) ->
     request = chat_request(body, items)
     with renamed():
         return await render_chat(pipeline, request, caller)
+
+
+async def count_tokens(server: ServerState, body: ResponsesRequest, caller: Caller) -> InputTokens:
+    """Counts the tokens of the prompt that a response would answer; nothing is stored."""
+    pipeline, _ = server.models.resolve(body.model, caller)
+    refuse_server_tools(body)
+    history, new_items = await _read(server, pipeline, body, caller)
+    request = chat_request(body, [*history, *new_items])
+    with renamed():
+        check_chat(request)
+        async with in_time(pipeline.deadline(body.timeout, caller)):
+            prompt = await rendered_prompt(pipeline.rendering, request, caller)
+    return InputTokens(len(prompt))
 
 
 async def retrieve(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pagemill.inputs.task import Task
 from pagemill.server.access.caller import Scope
 from pagemill.server.endpoints.endpoint import Endpoint, Transport
+from pagemill.server.error_shapes import ANTHROPIC
 
 _GENERATE = (Task.GENERATE,)
 
@@ -23,6 +24,33 @@ def _conversation(
         transport=Transport.PATH_AND_JSON if method == "POST" else Transport.PATH,
         request=f"conversations:{request}",
         response=f"conversations:{response}",
+    )
+
+
+def _message_batch(
+    name: str,
+    method: str,
+    path: str,
+    handler: str,
+    *,
+    transport: Transport = Transport.PATH,
+    request: str = "message_batches:MessageBatchName",
+    response: str = "message_batches:MessageBatch",
+    media_type: str = "application/json",
+) -> Endpoint:
+    """A route of `/v1/messages/batches`."""
+    return Endpoint(
+        name=name,
+        method=method,
+        path=f"/v1/messages/batches{path}",
+        handler=f"message_batches:{handler}",
+        scope=Scope.INFERENCE,
+        transport=transport,
+        request=request,
+        response=response,
+        media_type=media_type,
+        errors=ANTHROPIC,
+        statuses=() if method == "GET" else (507,),
     )
 
 
@@ -166,6 +194,39 @@ STORED_ENDPOINTS = (
         scope=Scope.INFERENCE,
         request="file:ListFilesRequest",
         response="file:FileList",
+    ),
+    _message_batch("message_batch", "GET", "/{message_batch_id}", "retrieve"),
+    _message_batch("message_batch_cancel", "POST", "/{message_batch_id}/cancel", "cancel"),
+    _message_batch(
+        "message_batch_delete",
+        "DELETE",
+        "/{message_batch_id}",
+        "delete",
+        response="message_batches:DeletedMessageBatch",
+    ),
+    _message_batch(
+        "message_batch_results",
+        "GET",
+        "/{message_batch_id}/results",
+        "read_results",
+        response="file:CONTENT",
+        media_type="application/x-jsonl",
+    ),
+    _message_batch(
+        "message_batches",
+        "GET",
+        "",
+        "list_batches",
+        request="message_batches:ListMessageBatchesRequest",
+        response="message_batches:MessageBatchList",
+    ),
+    _message_batch(
+        "message_batches_create",
+        "POST",
+        "",
+        "create",
+        transport=Transport.JSON,
+        request="message_batches:CreateMessageBatchRequest",
     ),
     Endpoint(
         name="response",

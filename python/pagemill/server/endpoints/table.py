@@ -8,7 +8,7 @@ from pagemill.server.endpoints.generating_table import GENERATING_ENDPOINTS
 from pagemill.server.endpoints.pooling_table import POOLING_ENDPOINTS
 from pagemill.server.endpoints.server_table import SERVER_ENDPOINTS
 from pagemill.server.endpoints.stored_table import STORED_ENDPOINTS
-from pagemill.server.error_shapes import OPENAI, ErrorShape
+from pagemill.server.error_shapes import ANTHROPIC, OPENAI, ErrorShape
 
 ENDPOINTS: tuple[Endpoint, ...] = (
     *GENERATING_ENDPOINTS,
@@ -31,7 +31,8 @@ _ERRORS = {endpoint.path: endpoint.errors for endpoint in ENDPOINTS}
 
 def error_shape(path: str) -> ErrorShape:
     """How errors of requests to `path` are written, also if they never reach their route."""
-    return _ERRORS.get(path, OPENAI)
+    default = ANTHROPIC if path.startswith("/v1/messages/") else OPENAI
+    return _ERRORS.get(path, default)
 
 
 def endpoint_named(name: str) -> Endpoint:

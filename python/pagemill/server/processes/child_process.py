@@ -35,7 +35,8 @@ from pagemill.config.env import child_environment
 _BOOT = (
     "import importlib, json, signal, sys\n"
     # Those to the whole group are for the parent; see `follow_parent`.
-    "for number in (signal.SIGINT, signal.SIGTERM): signal.signal(number, signal.SIG_IGN)\n"
+    "for name in ('SIGINT', 'SIGTERM', 'SIGHUP'):\n"
+    "    signal.signal(signal.Signals[name], signal.SIG_IGN)\n"
     # Unbuffered: what follows these lines is for `follow_parent`. No line: the parent has ended.
     "lines = open(0, 'rb', buffering=0, closefd=False)\n"
     "what = json.loads(lines.readline() or sys.exit())\n"
@@ -162,7 +163,7 @@ def follow_parent(stop: Callable[[], None], receive: Callable[[Any], None] | Non
     """In the child's event loop: `stop` is called when the parent requests it, `receive` with what
     it tells, and the process exits when the parent has ended, even if the loop is stuck. Signals to
     the whole group of processes (Ctrl-C, a service manager's SIGTERM) are for the parent."""
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     loop = asyncio.get_running_loop()
 

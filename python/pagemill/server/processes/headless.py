@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import tempfile
 
 from pagemill import __version__
@@ -19,12 +18,13 @@ from pagemill.engine.remote.identity import meeting_place
 from pagemill.observe.logging import configure
 from pagemill.server.processes.engine_processes import EngineProcesses
 from pagemill.server.processes.kept_processes import STOP_GRACE_S, EndedError, KeptProcesses
+from pagemill.server.stop_signals import stop_on_signals
 
 _LOGGER = logging.getLogger("pagemill.server")
 
 
 def run_engines(config: ServeConfig) -> int:
-    """Runs the engines of this machine until SIGTERM or SIGINT; returns the exit status.
+    """Runs the engines of this machine until a signal stops it; returns the exit status.
 
     Raises:
         ConfigError: the server's address or the secret cannot be used.
@@ -45,8 +45,7 @@ async def _run(config: ServeConfig, folder: str) -> int:
             kept.ask("engine")
         kept.stop.set()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, on_signal)
+    stop_on_signals(on_signal)
     engines = EngineProcesses(config, kept, folder, {})
     local = config.server.data_parallel.local_engines
     keepers = [asyncio.create_task(engines.keep(engine)) for engine in local]

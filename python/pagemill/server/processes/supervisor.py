@@ -21,7 +21,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import signal
 import socket
 import tempfile
 from asyncio.subprocess import Process
@@ -40,6 +39,7 @@ from pagemill.server.limits.ledger import Ledger
 from pagemill.server.processes.child_process import start_child, tell
 from pagemill.server.processes.engine_processes import EngineProcesses
 from pagemill.server.processes.kept_processes import STOP_GRACE_S, EndedError, KeptProcesses
+from pagemill.server.stop_signals import stop_on_signals
 from pagemill.server.transport.http_server import bind
 from pagemill.server.transport.unix_listener import unix_listener
 
@@ -51,7 +51,7 @@ _LOGGER = logging.getLogger("pagemill.server")
 
 
 def supervise(config: ServeConfig, key_file: KeyFile) -> int:
-    """Serves until SIGTERM or SIGINT; returns the exit status.
+    """Serves until a signal stops it; returns the exit status.
 
     Raises:
         ConfigError: engines of other machines cannot join at their address.
@@ -115,9 +115,7 @@ class _Supervisor:
         self._sockets = [self._engines.socket(engine) for engine in range(count)]
 
     async def run(self) -> int:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._on_signal)
+        stop_on_signals(self._on_signal)
         self._open_gate()
         engines = self._config.server.data_parallel.local_engines
         keepers = [asyncio.create_task(self._engines.keep(engine)) for engine in engines]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from pagemill.server.protocol.decode import FieldRules
 from pagemill.server.protocol.file import ExpiresAfter, FileId
@@ -81,11 +81,13 @@ class BatchProblems(msgspec.Struct):
 
 
 class RequestCounts(msgspec.Struct):
-    """Requests of a batch; `failed` ones are in its error file."""
+    """Requests of a batch; `failed` ones are in its error file. Those of an `expired` batch that
+    were not answered are among them."""
 
     total: int = 0
     completed: int = 0
     failed: int = 0
+    expired: int | UnsetType = UNSET
 
 
 class Batch(msgspec.Struct, kw_only=True):

@@ -89,6 +89,13 @@ RULES = FieldRules(
 )
 
 
+class InputTokens(msgspec.Struct):
+    """How many tokens the prompt of a response has."""
+
+    input_tokens: int
+    object: str = "response.input_tokens"
+
+
 class InputTokensDetails(msgspec.Struct):
     """How much of the prompt came from the prefix cache. Writing to it costs nothing."""
 

@@ -105,7 +105,9 @@ def create(path: str) -> None:
     """
     try:
         connect(path, _SCHEMA).close()
-    except (sqlite3.Error, OSError) as error:
+    except OSError as error:
+        raise ConfigError(f"--response-store {path}: {error.strerror}") from error
+    except sqlite3.Error as error:
         raise ConfigError(f"--response-store {path}: {error}") from error
 
 

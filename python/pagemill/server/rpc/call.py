@@ -16,7 +16,7 @@ import msgspec
 
 from pagemill.server.access.caller import ANONYMOUS, Caller
 from pagemill.server.access.key_ring import KeyRing
-from pagemill.server.answer import Answer, Binary, FileContent, Talk, Text
+from pagemill.server.answer import Answer, Binary, FileContent, Portions, Talk, Text
 from pagemill.server.dispatch import invoke
 from pagemill.server.errors import ApiError, bad_request, binary_answer, no_key
 from pagemill.server.limits.limiter import KeyLimits
@@ -123,7 +123,9 @@ class Call:
         elif isinstance(answer, Binary):
             raise binary_answer()
         else:
-            assert not isinstance(answer, FileContent | Talk), "no call of gRPC has such an answer"
+            assert not isinstance(answer, FileContent | Portions | Talk), (
+                "no call of gRPC has such an answer"
+            )
             await write_events(answer, self._send, self._method.endpoint.errors)
 
     async def _send(self, payload: bytes) -> None:
