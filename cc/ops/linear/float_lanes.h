@@ -36,9 +36,6 @@ using Float4 = float __attribute__((vector_size(16)));
 
 constexpr int kTileM = 4;  // weight rows of a register tile: operands of Sum4
 
-// GCC drops calls of a function that only prefetches, unless it has to inline it.
-[[gnu::always_inline]] inline void Prefetch(const uint8_t* p) { __builtin_prefetch(p); }
-
 #if defined(PAGEMILL_VEC_AVX512)
 
 constexpr int64_t kDirectN = 4;

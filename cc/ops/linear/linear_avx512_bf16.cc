@@ -18,6 +18,7 @@
 #include "cc/ops/linear/packed_bf16.h"
 #include "cc/ops/linear/packed_gemm_kernels.h"
 #include "cc/ops/linear/row_tiles.h"
+#include "cc/ops/linear/weight_prefetch.h"
 
 #define PAGEMILL_INLINE [[gnu::always_inline]] inline
 
@@ -166,8 +167,8 @@ PAGEMILL_INLINE void MultiplyTile(const PackedProduct& o, const TileOfX& tile,
       PrefetchLine(prefetch[1]);
     }
     if constexpr (kFirst) {
-      Prefetch(w + kPrefetchBytes);
-      Prefetch(w + kPrefetchBytes + 64);
+      PrefetchWeights(w + kPrefetchBytes);
+      PrefetchWeights(w + kPrefetchBytes + 64);
     }
     const auto w0 = reinterpret_cast<__m512bh>(_mm512_load_si512(w));
     const auto w1 = reinterpret_cast<__m512bh>(_mm512_load_si512(w + 64));

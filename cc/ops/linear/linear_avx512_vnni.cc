@@ -13,6 +13,7 @@
 #include "cc/ops/linear/packed_gemm_kernels.h"
 #include "cc/ops/linear/quantized_activations.h"
 #include "cc/ops/linear/quantized_activations_avx512.h"
+#include "cc/ops/linear/weight_prefetch.h"
 
 #define PAGEMILL_INLINE [[gnu::always_inline]] inline
 
@@ -20,7 +21,7 @@ namespace pagemill::ops::linear {
 namespace {
 
 // Prefetch distance of weights.
-constexpr int64_t kPrefetchBytes = 8192;
+constexpr int64_t kPrefetchBytes = 16384;
 // Rows of x that are multiplied together: 8 chains of products hide their latency.
 template <int kPlanes>
 constexpr int kRowsAtOnce = 4 / kPlanes;

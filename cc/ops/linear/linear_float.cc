@@ -11,6 +11,7 @@
 #include "cc/ops/linear/float_lanes.h"
 #include "cc/ops/linear/packed_gemm_kernels.h"
 #include "cc/ops/linear/row_tiles.h"
+#include "cc/ops/linear/weight_prefetch.h"
 #include "cc/ops/vec/vec.h"
 #include "cc/tensor/dtype.h"
 
@@ -22,6 +23,16 @@ namespace {
 // Prefetch distance of weights. Hardware prefetchers follow neither four short rows at once nor
 // rows across pages: without this, decoding from memory is 2.4 times slower (README).
 constexpr int64_t kPrefetchBytes = 8192;
+
+// Blocks are decoded more slowly than memory delivers them, so they are wanted in L1.
+template <class Decoder>
+PAGEMILL_INLINE void Prefetch(const uint8_t* at) {
+  if constexpr (Decoder::kRowsMayEndInside) {
+    PrefetchWeights(at);
+  } else {
+    __builtin_prefetch(at);
+  }
+}
 
 // Elements of k that the tiled path multiplies at a time: 6 rows of x and 4 of weights are then 30
 // KB, which fits in L1 (at least 32 KB).
@@ -85,7 +96,7 @@ PAGEMILL_INLINE void DirectTile(const PackedProduct& o, int64_t first_n, int64_t
   const uint8_t* ahead = w[0] + kPrefetchBytes;
   int64_t k = 0;
   for (; k + Decoder::kElements <= o.k; k += Decoder::kElements) {
-    for (int b = 0; b < kTileM * Decoder::kBytes; b += 64) Prefetch(ahead + b);
+    for (int b = 0; b < kTileM * Decoder::kBytes; b += 64) Prefetch<Decoder>(ahead + b);
     ahead += kTileM * Decoder::kBytes;
     typename Decoder::State states[kTileM];
 #pragma GCC unroll 4
@@ -150,7 +161,7 @@ template <class Decoder>
 void DequantizeBlocks(const uint8_t* row, int64_t count, float* out) {
   int64_t k = 0;
   for (; k + Decoder::kElements <= count; k += Decoder::kElements, row += Decoder::kBytes) {
-    for (int b = 0; b < Decoder::kBytes; b += 64) Prefetch(row + kPrefetchBytes + b);
+    for (int b = 0; b < Decoder::kBytes; b += 64) Prefetch<Decoder>(row + kPrefetchBytes + b);
     typename Decoder::State state;
     Decoder::Begin(row, &state);
 #pragma GCC unroll 8

@@ -14,6 +14,7 @@
 #include "cc/ops/linear/packed_blocks.h"
 #include "cc/ops/linear/packed_gemm_kernels.h"
 #include "cc/ops/linear/quantized_activations.h"
+#include "cc/ops/linear/weight_prefetch.h"
 
 #define PAGEMILL_INLINE [[gnu::always_inline]] inline
 
@@ -266,7 +267,7 @@ PAGEMILL_INLINE const uint8_t* Record(const uint8_t* slice, int64_t block) {
 template <DType kDType>
 PAGEMILL_INLINE void PrefetchRecord(const uint8_t* record) {
   for (int64_t i = 0; i < BlockTraits<kDType>::kLayout.record_bytes; i += 64) {
-    _mm_prefetch(reinterpret_cast<const char*>(record + i), _MM_HINT_T0);
+    PrefetchWeights(record + i);
   }
 }
 

@@ -309,7 +309,7 @@ struct BlockQuantizer {
 // For kKernels (block_walk_inl.h).
 template <class Products, int kPlanes>
 struct Avx2Blocks {
-  static constexpr int64_t kPrefetchBytes = 8192;
+  static constexpr int64_t kPrefetchBytes = 16384;
   static constexpr bool kSharesColumns = kPlanes == kMixed;
 
   template <DType kDType>

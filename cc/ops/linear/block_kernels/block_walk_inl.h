@@ -22,6 +22,7 @@
 #include "cc/ops/linear/packed_blocks.h"
 #include "cc/ops/linear/packed_gemm_kernels.h"
 #include "cc/ops/linear/quantized_activations.h"
+#include "cc/ops/linear/weight_prefetch.h"
 #include "cc/tensor/dtype.h"
 
 #define PAGEMILL_INLINE [[gnu::always_inline]] inline
@@ -131,7 +132,7 @@ void MultiplySlice(const PackedProduct& p) {
     if constexpr (Blocks::kPrefetchBytes != 0) {
       const uint8_t* later = records.record() + Blocks::kPrefetchBytes;
       for (int64_t i = 0; i < BlockTraits<kDType>::kLayout.record_bytes; i += 64) {
-        __builtin_prefetch(later + i);
+        PrefetchWeights(later + i);
       }
     }
     Blocks::template Add<kDType>(records.head(), records.record(), x, p.n, sums);

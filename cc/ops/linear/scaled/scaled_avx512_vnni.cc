@@ -13,6 +13,7 @@
 #include "cc/ops/linear/scaled/packed_scaled.h"
 #include "cc/ops/linear/scaled/scaled_outputs_avx512.h"
 #include "cc/ops/linear/scaled/scaled_quantize_avx512.h"
+#include "cc/ops/linear/weight_prefetch.h"
 
 #define PAGEMILL_INLINE [[gnu::always_inline]] inline
 
@@ -21,7 +22,7 @@ namespace {
 
 constexpr int kTileN = 12;  // 24 sums, 2 registers of weights; elements of x are memory operands
 constexpr int64_t kMaxChunkRows = 8 * kTileN;
-constexpr int64_t kPrefetchBytes = 8192;
+constexpr int64_t kPrefetchBytes = 16384;
 
 PAGEMILL_INLINE ActivationShape ShapeOf(int64_t n, int64_t k) {
   return {n, PaddedK(k) / kQuadBytes, sizeof(RowScale), kTileN};
@@ -85,8 +86,8 @@ PAGEMILL_INLINE void MultiplyTile(const linear::PackedProduct& p, const Activati
 #pragma GCC unroll 4
   for (int64_t quad = 0; quad < quads; ++quad) {
     if constexpr (kFirst) {
-      _mm_prefetch(reinterpret_cast<const char*>(w + kPrefetchBytes), _MM_HINT_T0);
-      _mm_prefetch(reinterpret_cast<const char*>(w + kPrefetchBytes + 64), _MM_HINT_T0);
+      linear::PrefetchWeights(w + kPrefetchBytes);
+      linear::PrefetchWeights(w + kPrefetchBytes + 64);
     }
     const __m512i w0 = _mm512_load_si512(w);
     const __m512i w1 = _mm512_load_si512(w + 64);
