@@ -17,7 +17,7 @@
 // The content of one block may take several pages; they get their content's hash together and lose
 // it together, references are per page.
 //
-//   BlockPool pool(num_blocks);
+//   BlockPool pool(num_blocks, "adaptive");
 //   BlockId id = pool.Allocate();             // reference count 1
 //   pool.Cache(id, hash, GroupId(0));   // once its content is computed
 //   pool.Release(id);
@@ -40,8 +40,8 @@
 #include "cc/kv_cache/block.h"
 #include "cc/kv_cache/block_ages.h"
 #include "cc/kv_cache/block_list.h"
-#include "cc/kv_cache/evicted_contents.h"
 #include "cc/kv_cache/event_log.h"
+#include "cc/kv_cache/evicted_contents.h"
 #include "cc/kv_cache/eviction/eviction_policy.h"
 #include "cc/kv_cache/prefix_cache.h"
 
@@ -52,8 +52,8 @@ class BlockPool {
   // `num_blocks` includes the null block. `eviction` is a name of eviction/policies.h. `events`,
   // if given, records content that is evicted; `ages`, if given, measures how old content becomes.
   // Both outlive the pool.
-  explicit BlockPool(int32_t num_blocks, std::string_view eviction = "lru",
-                     EventLog* events = nullptr, BlockAges* ages = nullptr);
+  BlockPool(int32_t num_blocks, std::string_view eviction, EventLog* events = nullptr,
+            BlockAges* ages = nullptr);
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
 

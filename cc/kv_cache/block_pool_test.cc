@@ -24,7 +24,7 @@ std::vector<int32_t> AllocateAll(BlockPool* pool) {
 }
 
 TEST(BlockPool, HandsOutEachBlockOnceAndNeverTheNullBlock) {
-  BlockPool pool(5);
+  BlockPool pool(5, "lru");
   EXPECT_EQ(pool.num_usable(), 4);
   EXPECT_EQ(AllocateAll(&pool), (std::vector<int32_t>{1, 2, 3, 4}));
   EXPECT_EQ(pool.num_free(), 0);
@@ -32,7 +32,7 @@ TEST(BlockPool, HandsOutEachBlockOnceAndNeverTheNullBlock) {
 }
 
 TEST(BlockPool, OrderIsUsedEmptyThenNeverUsedThenCachedByAge) {
-  BlockPool pool(8);
+  BlockPool pool(8, "lru");
   for (int32_t i = 1; i <= 5; ++i) ASSERT_EQ(pool.Allocate(), BlockId(i));
   for (int32_t i : {2, 4}) pool.Cache(BlockId(i), HashOf(i), kGroup);
   for (int32_t i : {4, 1, 2, 5, 3}) pool.Release(BlockId(i));
@@ -44,7 +44,7 @@ TEST(BlockPool, OrderIsUsedEmptyThenNeverUsedThenCachedByAge) {
 }
 
 TEST(BlockPool, RemembersWhatWasEvictedUntilItIsReset) {
-  BlockPool pool(4);
+  BlockPool pool(4, "lru");
   for (int32_t i = 1; i <= 3; ++i) {
     pool.Allocate();
     pool.Cache(BlockId(i), HashOf(2 * i), kGroup);
@@ -59,7 +59,7 @@ TEST(BlockPool, RemembersWhatWasEvictedUntilItIsReset) {
 }
 
 TEST(BlockPool, AHitMakesABlockYoungAgain) {
-  BlockPool pool(4);
+  BlockPool pool(4, "lru");
   for (int32_t i = 1; i <= 3; ++i) {
     pool.Allocate();
     pool.Cache(BlockId(i), HashOf(i), kGroup);
@@ -74,7 +74,7 @@ TEST(BlockPool, AHitMakesABlockYoungAgain) {
 }
 
 TEST(BlockPool, OfEqualContentOneBlockStays) {
-  BlockPool pool(6);
+  BlockPool pool(6, "lru");
   for (int i = 0; i < 3; ++i) pool.Allocate();
   pool.Cache(BlockId(1), HashOf(7), kGroup);
   pool.Cache(BlockId(2), HashOf(7), kGroup);  // 1 is in use: it stays
@@ -88,7 +88,7 @@ TEST(BlockPool, OfEqualContentOneBlockStays) {
 }
 
 TEST(BlockPool, GroupsDoNotMix) {
-  BlockPool pool(4);
+  BlockPool pool(4, "lru");
   pool.Allocate();
   pool.Allocate();
   pool.Cache(BlockId(1), HashOf(1), GroupId(0));
@@ -99,7 +99,7 @@ TEST(BlockPool, GroupsDoNotMix) {
 }
 
 TEST(BlockPool, ResetForgetsContentAndKeepsReferences) {
-  BlockPool pool(5);
+  BlockPool pool(5, "lru");
   for (int32_t i = 1; i <= 3; ++i) {
     pool.Allocate();
     pool.Cache(BlockId(i), HashOf(i), kGroup);
@@ -116,7 +116,7 @@ TEST(BlockPool, ResetForgetsContentAndKeepsReferences) {
 // The same operations on a pool and on a model that says what must be free, held and found.
 TEST(BlockPool, RandomOperationsAgreeWithAModel) {
   constexpr int32_t kNumBlocks = 12;
-  BlockPool pool(kNumBlocks);
+  BlockPool pool(kNumBlocks, "lru");
   std::mt19937 random(7);
   std::map<int32_t, int32_t> refs;      // held blocks
   std::map<int32_t, uint64_t> content;  // of cached blocks, held or free
@@ -176,7 +176,7 @@ TEST(BlockPool, RandomOperationsAgreeWithAModel) {
 }
 
 TEST(BlockPool, PagesOfOneBlockComeAndGoTogether) {
-  BlockPool pool(8);
+  BlockPool pool(8, "lru");
   std::vector<BlockId> pages;
   for (int i = 0; i < 7; ++i) pages.push_back(pool.Allocate());
   const BlockId first[] = {pages[4], pages[1], pages[2]}, second[] = {pages[0], pages[6]};
@@ -210,7 +210,7 @@ TEST(BlockPool, PagesOfOneBlockComeAndGoTogether) {
 }
 
 TEST(BlockPool, ForgottenContentIsHandedOutFirst) {
-  BlockPool pool(5);
+  BlockPool pool(5, "lru");
   for (int32_t i = 1; i <= 2; ++i) {
     pool.Allocate();
     pool.Cache(BlockId(i), HashOf(i), kGroup);
@@ -223,7 +223,7 @@ TEST(BlockPool, ForgottenContentIsHandedOutFirst) {
 }
 
 TEST(BlockPool, SupersededContentGoesFirst) {
-  BlockPool pool(7);
+  BlockPool pool(7, "lru");
   std::vector<BlockId> pages;
   for (int i = 0; i < 6; ++i) pages.push_back(pool.Allocate());
   for (int i : {0, 1, 4, 5}) pool.Cache(pages[i], HashOf(i + 1), kGroup);
@@ -249,7 +249,7 @@ TEST(BlockPool, SupersededContentGoesFirst) {
 }
 
 TEST(BlockPool, ContentWhereRequestsBranchIsNotSuperseded) {
-  BlockPool pool(4);
+  BlockPool pool(4, "lru");
   for (int32_t i = 1; i <= 3; ++i) {
     pool.Allocate();
     pool.Cache(BlockId(i), HashOf(i), kGroup);

@@ -18,7 +18,7 @@ from pagemill.engine.llm import LLM
 from pagemill.engine.sampling import SamplingParams
 
 from tests.e2e.server_process import ServerProcess, open_files, serve
-from tests.parity.tiny_models import make
+from tests.parity.llama_checkpoint import write_llama
 
 GREEDY = {"max_tokens": 8, "temperature": 0, "ignore_eos": True}
 PROMPTS = [[8, 6, 7, 200, number] for number in range(16)]
@@ -28,14 +28,14 @@ RANK = "X-data-parallel-rank"
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("model")
-    make("llama", path, "f32", seed=1)
+    write_llama(path, seed=1)
     return path
 
 
 @pytest.fixture(scope="module")
 def other_weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("other")
-    make("llama", path, "f32", seed=2)
+    write_llama(path, seed=2)
     return path
 
 

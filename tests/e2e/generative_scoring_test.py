@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.server_process import ServerProcess, serve
 from tests.families.word_tokenizer import save_tokenizer
-from tests.parity.tiny_models import make
+from tests.parity.llama_checkpoint import write_llama
 
 QUERY, ITEMS, LABELS = [8, 6, 7], [[200, 31], [5]], [17, 3, 99]
 
@@ -19,7 +19,7 @@ QUERY, ITEMS, LABELS = [8, 6, 7], [[200, 31], [5]], [17, 3, 99]
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     path = tmp_path_factory.mktemp("model")
-    make("llama", path, "f32", seed=1)
+    write_llama(path, seed=1)
     save_tokenizer(path)
     options = ["--max-logprobs=-1", "--max-model-len=64"]
     with serve(str(path), tmp_path_factory.mktemp("log"), options) as running:

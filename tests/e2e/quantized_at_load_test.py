@@ -10,14 +10,14 @@ import pytest
 
 from tests.e2e.server_process import NAME, ServerProcess, serve
 from tests.families.word_tokenizer import save_tokenizer
-from tests.parity.tiny_models import make
+from tests.parity.llama_checkpoint import write_llama
 
 OPTIONS = ["--quantization=int4", '--quantization-config={"ignore": ["layers.0"]}']
 
 
 def _model(path: Path, seed: int) -> Path:
     path.mkdir()
-    make("llama", path, "bf16", seed=seed)
+    write_llama(path, "bf16", seed)
     save_tokenizer(path)
     return path
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.e2e.server_process import ServerProcess, serve
 from tests.families.word_tokenizer import save_tokenizer
-from tests.parity.tiny_models import make
+from tests.parity.llama_checkpoint import write_llama
 
 TEMPLATE = "{% for message in messages %}{{ message['content'] }} {% endfor %}w9"
 LABELS = {"A": 17, "B": 99, "C": 31, "yes": 40, "no": 41, "0": 50, "1": 51, "2": 52}
@@ -45,7 +45,7 @@ def _name_labels(path: Path) -> None:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     path = tmp_path_factory.mktemp("model")
-    make("llama", path, "f32", seed=1)
+    write_llama(path, seed=1)
     save_tokenizer(path)
     _name_labels(path)
     (path / "template.jinja").write_text(TEMPLATE)

@@ -14,7 +14,7 @@ from pagemill.engine.sampling import SamplingParams
 from pagemill.render.errors import RenderError
 
 from tests.e2e.server_process import NAME, ServerProcess, serve
-from tests.parity.tiny_models import make
+from tests.parity.llama_checkpoint import write_llama
 
 PROMPT = [8, 6, 7, 200, 31]
 GREEDY = {"max_tokens": 6, "temperature": 0, "ignore_eos": True}
@@ -25,7 +25,7 @@ NO_TOKENIZER = "no tokenizer is loaded"
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("model")
-    make("llama", path, "f32", seed=1)
+    write_llama(path, seed=1)
     assert not (path / "tokenizer.json").exists()
     return path
 

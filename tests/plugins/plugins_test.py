@@ -16,7 +16,7 @@ from pagemill.quantization.table import method_of
 from pagemill.render.errors import RenderError
 from pagemill.render.formats.table import choose_formats, load_format
 
-from tests.parity.tiny_models import make
+from tests.parity.llama_checkpoint import write_llama
 from tests.plugins.installed_package import install
 
 ENTRIES = """\
@@ -67,7 +67,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_its_model_runs(tmp_path: Path) -> None:
     folder = tmp_path / "model"
-    make("llama", folder)
+    write_llama(folder)
     outputs = []
     for change in ({}, {"architectures": ["AlpacaForCausalLM"], "model_type": "alpaca"}):
         config = json.loads((folder / "config.json").read_text()) | change

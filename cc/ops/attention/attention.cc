@@ -84,9 +84,7 @@ Status CheckAttention(const OpCall& call) {
   CheckGridBiases(call, check);
   const double scale = call.attributes->Get("scale", 0);
   check.Require(scale > 0 && std::isfinite(scale), "attribute scale must be a number above 0");
-  const double soft_cap = call.attributes->Get("soft_cap", 0);
-  check.Require(soft_cap >= 0 && std::isfinite(soft_cap),
-                "attribute soft_cap must be 0 (none) or a number above");
+  CheckSoftCap(*call.attributes, check);
   return check.Result();
 }
 

@@ -17,7 +17,7 @@
 //               prefix = 0, above 0 only with causal = 1 and without a window; grid_window = 0
 //               (none), above 0 only with causal = 0, without a window and with J = 1;
 //               grid_columns = 0, above 0 if and only if there are column_biases, which need
-//               biases; soft_cap = 0 (none)
+//               biases; soft_cap = 0 (none), else in the range of paged_attention
 //   aliasing    none
 //
 // The rows of a request are those of its tokens, one after the other. A row sees all rows of its

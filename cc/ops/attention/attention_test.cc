@@ -253,9 +253,13 @@ TEST(Attention, CheckOfBiasesNamesTheMismatch) {
             "attention: key_biases are by the distance of positions: grid_columns excludes them");
   EXPECT_EQ(check({}, {}, {}, 0, view({4}), 50), "");
   EXPECT_EQ(check({}, {}, {}, 0, view({5})), "attention: sinks must be f32 [Q=4], got f32 [5]");
-  for (double soft_cap : {-1.0, static_cast<double>(INFINITY)}) {
+  for (double soft_cap : {kMinSoftCap, kMaxSoftCap}) {
+    EXPECT_EQ(check({}, {}, {}, 0, {}, soft_cap), "");
+  }
+  for (double soft_cap : {-1.0, kMinSoftCap / 2, kMaxSoftCap * 2, static_cast<double>(INFINITY),
+                          static_cast<double>(NAN)}) {
     EXPECT_EQ(check({}, {}, {}, 0, {}, soft_cap),
-              "attention: attribute soft_cap must be 0 (none) or a number above");
+              "attention: attribute soft_cap must be 0 (none) or 1e-5 to 1e5");
   }
 }
 

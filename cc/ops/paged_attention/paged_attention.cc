@@ -46,9 +46,7 @@ void CheckAttributes(const OpCall& call, OperandCheck& check) {
                 "item_ends needs causal=1, and excludes encoder_ends and chunked");
   const double scale = attributes.Get("scale", 0);
   check.Require(scale > 0 && std::isfinite(scale), "attribute scale must be a number above 0");
-  const double soft_cap = attributes.Get("soft_cap", 0);
-  check.Require(soft_cap >= 0 && std::isfinite(soft_cap),
-                "attribute soft_cap must be 0 (none) or a number above");
+  CheckSoftCap(attributes, check);
   CheckKvScales(call, check);
   CheckKeyLayout(check);
 }
@@ -190,6 +188,12 @@ PagedAttentionArgs ToPagedAttentionArgs(const OpCall& call) {
   args.kv_scales = KvScalesOf(*call.attributes, args.cache.dtype);
   args.keys_in_rows = KeysInRows(call);
   return args;
+}
+
+void CheckSoftCap(const Attributes& attributes, OperandCheck& check) {
+  const double soft_cap = attributes.Get("soft_cap", 0);
+  check.Require(soft_cap == 0 || (soft_cap >= kMinSoftCap && soft_cap <= kMaxSoftCap),
+                "attribute soft_cap must be 0 (none) or 1e-5 to 1e5");
 }
 
 void CheckBiases(size_t input, std::string_view name, std::string_view pattern,

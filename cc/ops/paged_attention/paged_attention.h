@@ -19,7 +19,8 @@
 //   attributes  scale > 0; window = 0 (none); chunked = 0, 1 only with a window and causal = 1;
 //               causal = 1; encoder_ends = 0, 1 or 2 only with causal = 1 and without a window;
 //               item_ends = 0, 1 only with causal = 1, without chunked and encoder_ends;
-//               soft_cap = 0 (none); grows_from = 0 (nothing grows), else a position of at least 2;
+//               soft_cap = 0 (none), else kMinSoftCap to kMaxSoftCap;
+//               grows_from = 0 (nothing grows), else a position of at least 2;
 //               k_scale, v_scale = 1 of an f8_e4m3 cache (cc/ops/kv_write/kv_scales.h);
 //               keys_in_rows = 0 (cc/ops/kv_write/key_layout.h)
 //   aliasing    none
@@ -99,6 +100,11 @@ struct PagedAttentionArgs {
 };
 
 PagedAttentionArgs ToPagedAttentionArgs(const OpCall& call);
+// The attribute soft_cap of this op and of `attention`. In float, tanh is off by some 1e-7, so a
+// cap multiplies that into each score: 0.01 at kMaxSoftCap. 1 / soft_cap must be finite.
+inline constexpr double kMinSoftCap = 1e-5;
+inline constexpr double kMaxSoftCap = 1e5;
+void CheckSoftCap(const Attributes& attributes, OperandCheck& check);
 // The biases of this op and of `attention`: of an odd number W of distances, for Q query heads, in
 // the shape `pattern`.
 inline constexpr int64_t kMaxBiases = 1 << 16;

@@ -212,7 +212,12 @@ TEST(PagedAttention, RefusesMismatchedOperands) {
   EXPECT_TRUE(check(2, {{"scale", 0.1}, {"window", 4}, {"causal", 0}}, &batch));
   EXPECT_TRUE(check(2, {{"scale", 0.1}, {"window", 4}, {"chunked", 1}}, &batch));
   EXPECT_FALSE(check(2, {{"scale", 0.1}, {"chunked", 1}}, &batch));
-  EXPECT_FALSE(check(2, {{"scale", 0.1}, {"soft_cap", -1}}, &batch));
+  for (double soft_cap : {kMinSoftCap, 50.0, kMaxSoftCap}) {
+    EXPECT_TRUE(check(2, {{"scale", 0.1}, {"soft_cap", soft_cap}}, &batch)) << soft_cap;
+  }
+  for (double soft_cap : {-1.0, kMinSoftCap / 2, kMaxSoftCap * 2}) {
+    EXPECT_FALSE(check(2, {{"scale", 0.1}, {"soft_cap", soft_cap}}, &batch)) << soft_cap;
+  }
 }
 
 }  // namespace

@@ -54,9 +54,9 @@ def attention(
     J in between, each query has its own. With `column_biases`, likewise with a reach of their own,
     tokens are those of a grid row by row, with `grid_columns` in a row, and have the biases of the
     distance of rows and of that of columns. `key_biases` f32 [T, Hq, 2 reach + 1], with a reach of
-    their own, are those that each key has for the distance from a query to it. If soft_cap > 0,
-    scores, biases included, become soft_cap * tanh(score / soft_cap). `sinks` f32 [Hq] are logits
-    added to the softmax's denominator.
+    their own, are those that each key has for the distance from a query to it. If soft_cap > 0
+    (1e-5 to 1e5), scores, biases included, become soft_cap * tanh(score / soft_cap). `sinks` f32
+    [Hq] are logits added to the softmax's denominator.
 
     Raises:
         ShapeError: the operands or attributes do not fit, or the program has no grid to divide into

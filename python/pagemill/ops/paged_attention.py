@@ -49,12 +49,12 @@ def paged_attention(
     queries of a media item also attend to the keys of the item behind them, by the step array of
     this name. Biases [Hq, 2 * reach + 1], if given, add to scores what they have for the distance
     (position of the key - position of the query), from -reach to reach, which farther keys share.
-    If soft_cap > 0, scores then become soft_cap * tanh(score / soft_cap). If grows_from > 0, those
-    of a query at a later position are then multiplied by ln(position) / ln(grows_from). Then slopes
-    [Hq], if given, adds slope * distance to a head's scores (ALiBi); sinks [Hq] are logits added to
-    the softmax's denominator (attention sinks). Heads are grouped: Hq is a multiple of the cache's
-    heads. k_scale and v_scale are those of `kv_write`. The step's own keys and values must have
-    been written before.
+    If soft_cap > 0 (1e-5 to 1e5), scores then become soft_cap * tanh(score / soft_cap). If
+    grows_from > 0, those of a query at a later position are then multiplied by ln(position) /
+    ln(grows_from). Then slopes [Hq], if given, adds slope * distance to a head's scores (ALiBi);
+    sinks [Hq] are logits added to the softmax's denominator (attention sinks). Heads are grouped:
+    Hq is a multiple of the cache's heads. k_scale and v_scale are those of `kv_write`. The step's
+    own keys and values must have been written before.
 
     Raises:
         ShapeError: the operands do not fit.
