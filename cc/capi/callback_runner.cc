@@ -20,27 +20,6 @@ namespace {
 
 constexpr size_t kMaxKvGroups = 64;
 
-// Runs a function of the host, which returns a pagemill_status.
-template <typename Function>
-Status CallHost(const char* name, Function&& function) {
-  const CallbackScope scope;
-  LastError().clear();
-  int32_t code = PAGEMILL_INTERNAL;
-  try {
-    code = static_cast<int32_t>(function());
-  } catch (...) {
-    return Internal(std::string("the runner's function ") + name + " threw an exception");
-  }
-  if (code == PAGEMILL_OK) return OkStatus();
-  if (code < PAGEMILL_OK || code > PAGEMILL_DATA_LOSS) {
-    return Internal(std::string("the runner's function ") + name + " returned " +
-                    std::to_string(code) + ", which is no pagemill_status");
-  }
-  const std::string& message = LastError();
-  return {static_cast<StatusCode>(code),
-          message.empty() ? std::string("the runner's function ") + name + " failed" : message};
-}
-
 class HostPages final : public step::PageStore {
  public:
   HostPages(const pagemill_runner& runner, size_t num_groups) : runner_(runner) {
@@ -69,12 +48,12 @@ class HostControl final : public engine::RunnerControl {
  public:
   explicit HostControl(const pagemill_runner& runner) : runner_(runner) {}
   Status Sleep(engine::KvMemory kv) override {
-    return CallHost("sleep", [&] {
+    return CallHost("the runner's function sleep", [&] {
       return runner_.sleep(runner_.context, kv == engine::KvMemory::kFree ? 1 : 0);
     });
   }
   Status Wake() override {
-    return CallHost("wake", [&] { return runner_.wake(runner_.context); });
+    return CallHost("the runner's function wake", [&] { return runner_.wake(runner_.context); });
   }
   Status UpdateWeights(const engine::WeightSources& /*sources*/, engine::NewWeights /*where*/,
                        const std::function<Status()>& /*commit*/) override {
@@ -100,8 +79,9 @@ class CallbackRunner final : public engine::Runner {
   Status Execute(const step::StepPlan& plan) override {
     auto view = std::make_unique<StepView>(plan);
     if (runner_.execute != nullptr) {
-      PAGEMILL_RETURN_IF_ERROR(
-          CallHost("execute", [&] { return runner_.execute(runner_.context, view->c()); }));
+      PAGEMILL_RETURN_IF_ERROR(CallHost("the runner's function execute", [&] {
+        return runner_.execute(runner_.context, view->c());
+      }));
     }
     steps_.push_back(std::move(view));
     return OkStatus();
@@ -114,8 +94,9 @@ class CallbackRunner final : public engine::Runner {
     steps_.pop_front();
     result_.result = {.step_id = view->c()->step_id, .results = {}};
     result_.step = view->c();
-    const Status status =
-        CallHost("collect", [&] { return runner_.collect(runner_.context, view->c(), &result_); });
+    const Status status = CallHost("the runner's function collect", [&] {
+      return runner_.collect(runner_.context, view->c(), &result_);
+    });
     result_.step = nullptr;
     PAGEMILL_RETURN_IF_ERROR(status);
     const size_t count = result_.result.results.size(), want = view->c()->num_scheduled;

@@ -73,7 +73,8 @@ pagemill_status Guard(Body&& body) noexcept {
 inline Status CheckNoCallback() {
   if (!CallbackScope::active()) return OkStatus();
   return FailedPrecondition(
-      "called by a log function or a function of a runner: let another thread call the engine");
+      "called by a callback (log function, logits processor, runner): let another thread call the "
+      "engine");
 }
 
 // Likewise for a body that receives the engine of `handle`.
@@ -84,6 +85,26 @@ pagemill_status WithEngine(const pagemill_engine* handle, Body&& body) noexcept 
     if (handle == nullptr) return InvalidArgument("engine is NULL");
     return body(handle->host->engine());
   });
+}
+
+// Runs a function of the host, which returns a pagemill_status; `name` begins messages.
+template <typename Function>
+Status CallHost(const char* name, Function&& function) {
+  const CallbackScope scope;
+  LastError().clear();
+  int32_t code = PAGEMILL_INTERNAL;
+  try {
+    code = static_cast<int32_t>(function());
+  } catch (...) {
+    return Internal(std::string(name) + " threw an exception");
+  }
+  if (code == PAGEMILL_OK) return OkStatus();
+  if (code < PAGEMILL_OK || code > PAGEMILL_DATA_LOSS) {
+    return Internal(std::string(name) + " returned " + std::to_string(code) +
+                    ", which is no pagemill_status");
+  }
+  const std::string& message = LastError();
+  return {static_cast<StatusCode>(code), message.empty() ? std::string(name) + " failed" : message};
 }
 
 }  // namespace pagemill::capi

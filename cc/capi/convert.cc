@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 
+#include "cc/capi/calls.h"
 #include "cc/capi/versioned.h"
 
 namespace pagemill::capi {
@@ -38,6 +40,22 @@ StatusOr<step::KvTransferParams> CopyPairs(const char* field, const pagemill_str
     copy.insert_or_assign(std::move(key), std::move(value));
   }
   return copy;
+}
+
+step::LogitsProcessor ToLogitsProcessor(const pagemill_request& request) {
+  if (request.logits_processor == nullptr) return {};
+  return [function = request.logits_processor, context = request.logits_context,
+          id = request.request_id](const step::LogitsRowText& text, std::span<float> logits) {
+    const pagemill_logits_row row = {.struct_size = sizeof(row),
+                                     .request_id = id,
+                                     .prompt_token_ids = text.prompt_token_ids.data(),
+                                     .num_prompt_tokens = text.prompt_token_ids.size(),
+                                     .output_token_ids = text.output_token_ids.data(),
+                                     .num_output_tokens = text.output_token_ids.size(),
+                                     .logits = logits.data(),
+                                     .vocab_size = logits.size()};
+    return CallHost("the logits processor", [&] { return function(context, &row); });
+  };
 }
 
 }  // namespace
@@ -146,6 +164,7 @@ StatusOr<step::Request> ToRequest(const pagemill_request* request, const Host& h
                             ToSamplingParams(sampling, static_cast<size_t>(host.vocab_size())));
   PAGEMILL_ASSIGN_OR_RETURN(result.tenant, CopyOptionalString("tenant", r.tenant));
   PAGEMILL_ASSIGN_OR_RETURN(result.cache_salt, CopyOptionalString("cache_salt", r.cache_salt));
+  result.logits_processor = ToLogitsProcessor(r);
   result.priority = r.priority;
   PAGEMILL_ASSIGN_OR_RETURN(result.skip_reading_prefix_cache,
                             CheckFlag("skip_reading_prefix_cache", r.skip_reading_prefix_cache));

@@ -1,4 +1,6 @@
-// Input in parts, held starts, time limits, pauses and resets through the C ABI.
+// Input in parts, held starts, time limits, logits processors, pauses and resets through the C ABI.
+#include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <fstream>
@@ -170,6 +172,83 @@ TEST_F(CapiControlTest, RefusalsHaveASentence) {
   expect_bad("start_timeout_s");
   request_.timeout_s = -1;
   expect_bad("timeout_s");
+}
+
+// What AllowOne() allows first; each next token is one higher, modulo the vocabulary.
+struct AllowedToken {
+  int32_t token_id;
+  pagemill_engine* engine;  // a processor must not call it
+  std::atomic<int32_t> num_calls = 0;
+  std::atomic<int32_t> num_wrong = 0;
+};
+
+pagemill_status AllowOne(void* context, const pagemill_logits_row* row) {
+  AllowedToken& allowed = *static_cast<AllowedToken*>(context);
+  ++allowed.num_calls;
+  const bool right = row->struct_size == sizeof(*row) && row->request_id == 1 &&
+                     row->num_prompt_tokens == 1 && row->vocab_size == BigramModel::kVocab &&
+                     pagemill_engine_abort(allowed.engine, 1) == PAGEMILL_FAILED_PRECONDITION;
+  if (!right) ++allowed.num_wrong;
+  const int32_t token = (allowed.token_id + static_cast<int32_t>(row->num_output_tokens)) %
+                        static_cast<int32_t>(row->vocab_size);
+  for (size_t i = 0; i < row->vocab_size; ++i) {
+    if (i != static_cast<size_t>(token)) row->logits[i] = -INFINITY;
+  }
+  return PAGEMILL_OK;
+}
+
+TEST_F(CapiControlTest, ALogitsProcessorMasksTokens) {
+  AllowedToken allowed = {.token_id = 50, .engine = engine_};
+  request_.logits_processor = AllowOne;
+  request_.logits_context = &allowed;
+  ASSERT_EQ(Submit(), PAGEMILL_OK) << pagemill_last_error();
+  EXPECT_EQ(Read(), (std::vector<int32_t>{50, 51, 52, 0}));
+  EXPECT_GE(allowed.num_calls, 4);
+  EXPECT_EQ(allowed.num_wrong, 0);
+
+  request_.logits_processor = nullptr;  // the context alone does nothing
+  ASSERT_EQ(Submit(), PAGEMILL_OK);
+  EXPECT_EQ(Read(), Behind(kFirstToken));
+}
+
+TEST_F(CapiControlTest, ALogitsProcessorThatFailsEndsItsRequest) {
+  const struct {
+    pagemill_logits_function function;
+    int32_t error;
+    const char* word;
+  } cases[] = {
+      {[](void*, const pagemill_logits_row*) {
+         pagemill_set_last_error("the grammar is broken");
+         return PAGEMILL_INVALID_ARGUMENT;
+       },
+       PAGEMILL_INVALID_ARGUMENT, "grammar is broken"},
+      {[](void*, const pagemill_logits_row*) { return static_cast<pagemill_status>(99); },
+       PAGEMILL_INTERNAL, "returned 99"},
+      {[](void*, const pagemill_logits_row*) -> pagemill_status { throw 1; }, PAGEMILL_INTERNAL,
+       "threw"},
+      {[](void*, const pagemill_logits_row* row) {
+         row->logits[3] = std::nanf("");
+         return PAGEMILL_OK;
+       },
+       PAGEMILL_INTERNAL, "token 3"},
+      {[](void*, const pagemill_logits_row* row) {
+         std::fill_n(row->logits, row->vocab_size, -INFINITY);
+         return PAGEMILL_OK;
+       },
+       PAGEMILL_INVALID_ARGUMENT, "no token may come"},
+  };
+  for (const auto& c : cases) {
+    request_.logits_processor = c.function;
+    ASSERT_EQ(Submit(), PAGEMILL_OK) << pagemill_last_error();
+    EXPECT_TRUE(Read().empty());
+    EXPECT_EQ(output_.finish_reason, PAGEMILL_FINISH_ERROR) << c.word;
+    EXPECT_EQ(output_.error, c.error) << c.word;
+    EXPECT_NE(std::string(output_.error_message).find(c.word), std::string::npos)
+        << output_.error_message;
+  }
+  request_.logits_processor = nullptr;
+  ASSERT_EQ(Submit(), PAGEMILL_OK);
+  EXPECT_EQ(Read(), Behind(kFirstToken));
 }
 
 TEST_F(CapiControlTest, SleepsWakesAndTakesOtherWeights) {

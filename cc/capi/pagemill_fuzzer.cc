@@ -56,6 +56,15 @@ float Real(ByteReader* in) {
   return in->Pick<float>({0.0f, 1.0f, 0.5f, -1.0f, 1e-6f, NAN, INFINITY, -INFINITY, 2.0f});
 }
 
+// A logits processor: no token comes twice in a row; fails behind token 7.
+pagemill_status ExcludeLastToken(void* /*context*/, const pagemill_logits_row* row) {
+  if (row->num_output_tokens == 0) return PAGEMILL_OK;
+  const int32_t last = row->output_token_ids[row->num_output_tokens - 1];
+  PAGEMILL_CHECK(last >= 0 && static_cast<size_t>(last) < row->vocab_size);
+  row->logits[last] = -INFINITY;
+  return last == 7 ? PAGEMILL_CANCELLED : PAGEMILL_OK;
+}
+
 // The struct's size, or a size that no header had.
 size_t StructSize(ByteReader* in, size_t size) {
   const uint8_t choice = in->Byte();
@@ -188,6 +197,7 @@ class Session {
     request.num_prompt_tokens = prompt.size();
     request.sampling = in_->Below(8) == 0 ? nullptr : &sampling;
     request.cache_salt = name.c_str();
+    if (request.request_id % 4 == 3) request.logits_processor = ExcludeLastToken;
     if (in_->Below(4) == 0) ChangeRequest(&request, name.c_str());
     const pagemill_status status = pagemill_engine_submit_request(engine_, &request);
     Check(status);
