@@ -27,8 +27,8 @@ def test_routes_and_their_fields(opened: Browser) -> None:
         expect(page.get_by_role("status")).to_contain_text(" routes")
         assert routes.count() > 20
         page.get_by_label("Find a route or a field").fill("top_logprobs")
-        # Chats, a batch of them, responses.
-        expect(page.locator("#routes > details:visible")).to_have_count(5)
+        # Chats, a batch of them, responses and their count of tokens.
+        expect(page.locator("#routes > details:visible")).to_have_count(6)
         page.get_by_label("Find a route or a field").fill("/v1/completions")
         completions = page.locator("#routes > details:visible").first
         completions.locator("summary").first.press("Enter")
